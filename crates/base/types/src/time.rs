@@ -43,8 +43,8 @@ impl UTime {
         self.to_unix().saturating_sub(earlier.to_unix())
     }
 
-    /// Reads ISO 8601 in UTC, with `T` or a space before the time, with or without a fraction, and with `Z`, `+0000` or nothing at the end: as
-    /// Ceph writes stamps into reports of crashes. `None` for anything else, and for years before 1970 or behind 2105.
+    /// Reads ISO 8601 in UTC, with `T` or a space before the time, with or without a fraction, and with `Z`, `+0000` or nothing at the
+    /// end: as Ceph writes stamps into reports of crashes. `None` for anything else, and for years before 1970 or behind 2105.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let text = text.trim_end_matches('Z').trim_end_matches("+0000").trim_end_matches("+00:00");
@@ -166,6 +166,25 @@ impl Sub<Self> for Stamp {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn stamps_are_read_as_they_are_shown() {
+        for sec in [0, 951_782_400, 1_709_164_799, 1_795_257_081, 4_102_444_800] {
+            let at = UTime { sec, nsec: 123_456_000 };
+            assert_eq!(UTime::parse(&at.to_string()), Some(at), "{at}");
+        }
+        let at = Some(UTime { sec: 1_529_699_738, nsec: 58_818_000 });
+        for text in
+            ["2018-06-22T20:35:38.058818Z", "2018-06-22 20:35:38.058818", "2018-06-22T20:35:38.058818+00:00"]
+        {
+            assert_eq!(UTime::parse(text), at, "{text}");
+        }
+        for wrong in
+            ["", "now", "2018-06-22", "2018-13-01T00:00:00Z", "2018-06-22T25:00:00Z", "1969-01-01T00:00:00Z"]
+        {
+            assert_eq!(UTime::parse(wrong), None, "{wrong}");
+        }
+    }
 
     #[test]
     fn any_number_of_seconds_is_a_duration() {

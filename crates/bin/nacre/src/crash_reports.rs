@@ -1,8 +1,8 @@
 //! Reports of crashes of our daemons: written by the thread that panics, posted to the monitors by whichever process of the folder runs.
 //!
 //! They lie as `ceph-crash` expects them (Ceph v16.2.15: `src/global/signal_handler.cc`, `src/ceph-crash.in`), which can post them as well:
-//! `FOLDER/crash/ID/meta` is complete once `done` is beside it, and moves to `FOLDER/crash/posted/ID` when the monitors have it. Posting takes the
-//! administrator's key; where the folder has none, they wait for somebody who has.
+//! `FOLDER/crash/ID/meta` is complete once `done` is beside it, and moves to `FOLDER/crash/posted/ID` when the monitors have it. Posting
+//! takes the administrator's key; where the folder has none, they wait for somebody who has.
 
 use crate::ask::Admin;
 use crate::files::Folder;
@@ -10,6 +10,7 @@ use crate::machine::host_name;
 use anyhow::{Context, Result};
 use nacre_env::{Clock, RealClock, SystemEntropy};
 use nacre_types::version::VERSION_SHORT;
+use nacre_types::{Entropy, Uuid};
 use serde_json::{Value, json};
 use std::backtrace::Backtrace;
 use std::fs;
@@ -70,7 +71,9 @@ fn report(info: &PanicHookInfo<'_>, daemon: &str) -> Value {
     // Threads of daemons bear their names: `osd.0/1`, `mon.a`.
     let entity = thread.split('/').next().filter(|name| name.starts_with("osd.") || name.starts_with("mon."));
     let timestamp = RealClock::start().wall().to_string().replace("+0000", "Z");
-    let uuid = crate::osd::random_uuid(&mut SystemEntropy::default());
+    let mut random = [0; 16];
+    SystemEntropy::default().fill(&mut random);
+    let uuid = Uuid::from_random(random);
     let (file, line) = info.location().map_or(("unknown", 0), |at| (at.file(), at.line()));
     let message = cut(info.payload_as_str().unwrap_or("without a message"));
     let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();

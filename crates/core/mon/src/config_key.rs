@@ -6,6 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 const PREFIX: &str = "config-key";
 
+/// What the keys of reports of crashes begin with; the crash's id follows.
+pub const CRASH_REPORTS: &str = "mgr/crash/crash/";
+
 /// Largest value, as `mon_config_key_max_entry_size`.
 pub const VALUE_BYTES_MAX: usize = 64 * 1024;
 /// Bytes of the longest key.
@@ -88,7 +91,7 @@ impl ConfigKeys {
 
     fn note(&mut self, key: &str) {
         self.version += 1;
-        self.crash_reports_version += u64::from(key.starts_with(crate::crashes::PREFIX));
+        self.crash_reports_version += u64::from(key.starts_with(CRASH_REPORTS));
         self.changed.insert(key.to_owned());
     }
 

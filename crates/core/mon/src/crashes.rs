@@ -1,18 +1,14 @@
-//! [`Crashes`]: which crashes are known and which of them nobody has looked at. The reports themselves are config keys, where Ceph's manager
-//! module `crash` keeps them as well (`src/pybind/mgr/crash/module.py` at v16.2.15).
+//! [`Crashes`]: which crashes are known and which of them nobody has looked at. The reports themselves are config keys, where Ceph's
+//! manager module `crash` keeps them as well (`src/pybind/mgr/crash/module.py` at v16.2.15).
 
-use crate::config_key::ConfigKeys;
+use crate::config_key::{CRASH_REPORTS, ConfigKeys};
 use crate::own_module::{self, KIND_UINT, option};
-use crate::state::State;
 use nacre_buf::Bytes;
 use nacre_msg::ModuleInfo;
 use nacre_types::UTime;
 use serde_json::Value;
 use std::collections::BTreeMap;
-use std::time::Duration;
 
-/// What the keys of reports begin with; the crash's id follows.
-pub(crate) const PREFIX: &str = "mgr/crash/crash/";
 /// Reports kept; a daemon that crashes in a loop must not fill the store.
 pub(crate) const REPORTS_MAX: usize = 1000;
 /// Option of managers: seconds for which health speaks of a crash that nobody has archived.
@@ -49,9 +45,9 @@ pub(crate) struct Crash {
     pub(crate) timestamp: String,
     /// The daemon, such as `osd.3`.
     pub(crate) entity: String,
-    /// Its program.
+    /// The name of its program, `unknown` where the report does not say.
     pub(crate) process: String,
-    /// Its machine.
+    /// The name of the machine on which it ran.
     pub(crate) host: String,
     /// An operator has seen it.
     pub(crate) is_archived: bool,
@@ -98,8 +94,8 @@ impl Crashes {
 
     fn read(&mut self, keys: &ConfigKeys) {
         let mut before = std::mem::take(&mut self.known);
-        for (key, report) in keys.iter_prefix(PREFIX) {
-            let id = key[PREFIX.len()..].to_owned();
+        for (key, report) in keys.iter_prefix(CRASH_REPORTS) {
+            let id = key[CRASH_REPORTS.len()..].to_owned();
             let same = before.remove(&id).filter(|(bytes, _)| bytes == report);
             let read = || {
                 let parsed = serde_json::from_slice::<Value>(report).ok();
@@ -118,21 +114,5 @@ impl Crashes {
     /// Those that happened at `since` or before.
     pub(crate) fn until(&self, since: UTime) -> impl Iterator<Item = (&str, &Crash)> {
         self.iter().filter(move |(_, crash)| crash.at <= since)
-    }
-}
-
-impl State {
-    /// Forgets reports of crashes that are too old. A stock manager does it itself.
-    pub(crate) fn forget_old_crashes(&mut self) {
-        if !self.mgr.own_is_active() {
-            return;
-        }
-        let interval = self.option_of_managers(RETAIN_INTERVAL).and_then(|text| text.parse().ok());
-        let interval = Duration::from_secs(interval.unwrap_or(RETAIN_S));
-        let since = UTime::from_unix(self.wall.to_unix().saturating_sub(interval));
-        let old: Vec<String> = self.crashes.until(since).map(|(id, _)| format!("{PREFIX}{id}")).collect();
-        for key in old {
-            self.config_keys.remove(&key);
-        }
     }
 }

@@ -174,9 +174,9 @@ fn scrub_schedule(options: &Values) -> ScrubSchedule {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use nacre_types::UTime;
     use nacre_osd_core::ScrubFacts;
     use nacre_pg::ScrubDue;
+    use nacre_types::UTime;
 
     #[test]
     fn what_was_recovered_only_grows() {

@@ -5,7 +5,7 @@
 pub struct MachineLoad {
     /// Over a minute.
     pub minute: f64,
-    /// Over fifteen.
+    /// The same over fifteen minutes.
     pub quarter_hour: f64,
 }
 

@@ -4,8 +4,8 @@
 use super::call::{Answer, Call, Failure, done, fail, refuse};
 use super::table::{Command, command};
 use crate::command::Output;
-use crate::config_key::VALUE_BYTES_MAX;
-use crate::crashes::{Crash, PREFIX, REPORTS_MAX};
+use crate::config_key::{CRASH_REPORTS, VALUE_BYTES_MAX};
+use crate::crashes::{Crash, REPORTS_MAX};
 use nacre_buf::Bytes;
 use nacre_format::{Format, Node, Section};
 use nacre_types::{Errno, UTime};
@@ -51,7 +51,7 @@ const DAY: Duration = Duration::from_secs(86_400);
 const AGES_DAYS: [u32; 3] = [1, 3, 7];
 
 fn key(id: &str) -> String {
-    format!("{PREFIX}{id}")
+    format!("{CRASH_REPORTS}{id}")
 }
 
 /// All crashes, as the store has them now.
@@ -91,7 +91,7 @@ fn post(call: &mut Call<'_>) -> Answer {
     if keys.value(&key).is_some() {
         return done(""); // posted again by someone who did not hear the answer; it may be archived by now
     }
-    if keys.iter_prefix(PREFIX).count() >= REPORTS_MAX {
+    if keys.iter_prefix(CRASH_REPORTS).count() >= REPORTS_MAX {
         return fail(Errno::ENOSPC, format!("{REPORTS_MAX} crashes are recorded already; remove some first"));
     }
     if !keys.has_room(&key, call.data.len()) {

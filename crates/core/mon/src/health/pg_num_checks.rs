@@ -29,22 +29,27 @@ fn named(map: &OsdMap) -> impl Iterator<Item = (PoolId, &str, &Pool)> {
     map.pools.iter().map(|(id, pool)| (*id, map.pool_name(*id).unwrap_or_default(), pool))
 }
 
+/// How many PGs a pool is to have, and by how many its objects are placed; pools of old maps have no targets.
+fn targets(pool: &Pool) -> (u32, u32) {
+    let or = |target: u32, now: u32| if target > 0 { target } else { now };
+    (or(pool.pg_num_target, pool.pg_num), or(pool.pgp_num_target, pool.pgp_num))
+}
+
 fn uneven(state: &State, map: &OsdMap) -> Vec<String> {
     if !state.config.flag_of_monitor("mon_warn_on_pool_pg_num_not_power_of_two") {
         return Vec::new();
     }
-    let uneven = named(map).filter(|(.., pool)| !pool.pg_num_target.is_power_of_two());
-    uneven
-        .map(|(_, name, pool)| format!("pool '{name}' pg_num {} is not a power of two", pool.pg_num_target))
-        .collect()
+    let counts = named(map).map(|(_, name, pool)| (name, targets(pool).0));
+    let uneven = counts.filter(|(_, pg_num)| !pg_num.is_power_of_two());
+    uneven.map(|(name, pg_num)| format!("pool '{name}' pg_num {pg_num} is not a power of two")).collect()
 }
 
 fn smaller_pgp_num(map: &OsdMap) -> Vec<String> {
-    let smaller = named(map).filter(|(.., pool)| pool.pg_num_target > pool.pgp_num_target);
-    let line = |(_, name, pool): (PoolId, &str, &Pool)| {
-        format!("pool {name} pg_num {} > pgp_num {}", pool.pg_num_target, pool.pgp_num_target)
-    };
-    smaller.map(line).collect()
+    let counts = named(map).map(|(_, name, pool)| (name, targets(pool)));
+    let smaller = counts.filter(|(_, (pg_num, pgp_num))| pg_num > pgp_num);
+    smaller
+        .map(|(name, (pg_num, pgp_num))| format!("pool {name} pg_num {pg_num} > pgp_num {pgp_num}"))
+        .collect()
 }
 
 /// Pools whose PGs hold many times as many objects as PGs do on average: they should have more of them.
@@ -60,7 +65,7 @@ fn crowded(state: &State, map: &OsdMap, digest: &Digest) -> Vec<String> {
     }
     let crowded = |(id, name, pool): (PoolId, &str, &Pool)| {
         let objects = digest.pools.get(&id).map(|sum: &PoolSum| sum.stats.num_objects)?;
-        let per_pg = objects.checked_div(i64::from(pool.pg_num_target))?;
+        let per_pg = objects.checked_div(i64::from(targets(pool).0))?;
         let ratio = per_pg as f64 / average as f64;
         (objects as f64 >= of_pool_min && ratio > skew_max).then(|| {
             format!(

@@ -10,7 +10,7 @@ pub struct ScrubIntervals {
     pub shallow: Duration,
     /// After so long a scrub is late, and waits neither for its hours nor for a machine that is less busy: `osd_scrub_max_interval`.
     pub longest: Duration,
-    /// All data: `osd_deep_scrub_interval`, or up to a quarter less.
+    /// All data: once in each `osd_deep_scrub_interval`, each PG at its own part of it.
     pub deep: Duration,
 }
 
@@ -21,16 +21,25 @@ pub struct ScrubDue {
     pub since: UTime,
     /// All data is read.
     pub is_deep: bool,
-    /// Longer than a scrub may wait.
+    /// Longer than a scrub may wait: it was due for so long, or a deep one a quarter of its interval ago.
     pub is_late: bool,
 }
 
-/// A PG's share of what intervals are spread by, in 1024ths: PGs that were made together need not be compared together, now or ever.
-fn spread(pg: PgId) -> u32 {
-    let mut bytes = [0; 12];
-    bytes[..8].copy_from_slice(&pg.pool.to_le_bytes());
-    bytes[8..].copy_from_slice(&pg.seed.to_le_bytes());
-    nacre_types::hash::rjenkins(&bytes) % 1024
+/// A PG's place in an interval, in parts of 2^32: PGs of a pool are spread evenly, whichever power of two they are, and pools differ.
+fn place(pg: PgId) -> u32 {
+    pg.seed.reverse_bits().wrapping_add(nacre_types::hash::rjenkins(&pg.pool.to_le_bytes()))
+}
+
+fn share(interval: Duration, place: u32) -> Duration {
+    let nanos = (interval.as_nanos() * u128::from(place)) >> 32;
+    Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+}
+
+/// The first time after `last` at which a PG's place in an interval comes, whenever intervals of that length began in 1970.
+fn next_place(last: UTime, interval: Duration, place: u32) -> UTime {
+    let (length, at) = (interval.as_nanos().max(1), share(interval, place).as_nanos());
+    let passed = (last.to_unix().as_nanos() + length - at) % length;
+    last.after(Duration::from_nanos(u64::try_from(length - passed).unwrap_or(u64::MAX)))
 }
 
 impl ScrubIntervals {
@@ -44,11 +53,13 @@ impl ScrubIntervals {
         wall: UTime,
     ) -> Option<ScrubDue> {
         let is_late = last.after(self.longest) <= wall;
-        let deep_at = last_deep.after(self.deep - self.deep * spread(pg) / 4096);
+        let deep_at = next_place(last_deep, self.deep, place(pg));
         if deep_at <= wall && !held.1 {
+            let is_late = is_late || last_deep.after(self.deep + self.deep / 4) <= wall;
             return Some(ScrubDue { since: deep_at, is_deep: true, is_late });
         }
-        let at = last.after(self.shallow + self.shallow * spread(pg) / 2048).min(last.after(self.longest));
+        let spread = share(self.shallow / 2, place(pg));
+        let at = last.after(self.shallow + spread).min(last.after(self.longest));
         (at <= wall && !held.0).then_some(ScrubDue { since: at, is_deep: false, is_late })
     }
 }

@@ -210,7 +210,7 @@ fn scrubs_come_in_time_unless_they_are_held_and_orders_in_any_case() {
     assert_eq!(due(&mut world), None, "it was just made");
     world.tick(DAY * 3 / 2);
     world.run_until_idle();
-    assert_eq!(due(&mut world), Some(false));
+    assert!(due(&mut world).is_some(), "a deep one may come at any time of its interval");
     world.tick(DAY * 6);
     world.run_until_idle();
     assert_eq!(due(&mut world), Some(true));

@@ -125,12 +125,6 @@ ceph osd unset noscrub; ceph osd unset nodeep-scrub"#,
         alerts: &["CephOSDBackfillFull", "CephPoolBackfillFull"],
     },
     Fault {
-        name: "OSDs are full",
-        make: "ceph osd set-full-ratio 0.01",
-        heal: "ceph osd set-full-ratio 0.95",
-        alerts: &["CephOSDFull", "CephPoolFull"],
-    },
-    Fault {
         name: "a pool is near its quota",
         make: "ceph config set mon mon_pool_quota_warn_threshold 1; ceph osd pool set-quota p max_objects 100",
         heal: "ceph osd pool set-quota p max_objects 0; ceph config rm mon mon_pool_quota_warn_threshold",
@@ -202,18 +196,29 @@ until_true 60 'ceph health detail | grep -q OBJECT_UNFOUND'"#,
         heal: "ceph pg $(cat lost.pg) mark_unfound_lost delete",
         alerts: &["CephObjectMissing", "CephPGsDamaged", "CephPGsUnclean"],
     },
+    // The last one: what predicts by two days goes on to see the jump.
+    Fault {
+        name: "OSDs are full",
+        make: "ceph osd set-full-ratio 0.01",
+        heal: "ceph osd set-full-ratio 0.95",
+        alerts: &["CephOSDFull", "CephPoolFull", "CephPoolGrowthWarning"],
+    },
 ];
 
 /// Alerts fire as Debian's rules have them, where the minutes that they wait for are seconds, and nothing else does.
 #[test]
 fn alerts_fire_for_what_is_wrong_and_for_nothing_else() {
-    exam(FAULTS, "");
+    let Some(outcome) = exam(FAULTS, "") else { return };
+    println!("{}", outcome.report);
+    assert!(outcome.wrong.is_empty(), "{:?}", outcome.wrong);
 }
 
 #[test]
 #[ignore = "takes 15 minutes; run by hand: cargo test -p nacre-interop --test all alerts:: -- --ignored --nocapture"]
 fn alerts_fire_for_every_fault_that_can_be_made() {
-    exam(MORE_FAULTS, ERRORS_WERE_MEANT);
+    let Some(outcome) = exam(MORE_FAULTS, ERRORS_WERE_MEANT) else { return };
+    println!("{}", outcome.report);
+    assert!(outcome.wrong.is_empty(), "{:?}", outcome.wrong);
 }
 
 /// A rule's times by sixty, but at least a second, and rates over no fewer than a few scrapes.
@@ -230,9 +235,17 @@ print(re.sub(r"(\[)(\d+)([mhd])(\])", lambda at: "[15s]" if at[3] == "m" else qu
 /// What daemons log of damage and of a crash is no failure of this test.
 const ERRORS_WERE_MEANT: &str = r"for log in $DIR/log/*.log; do sed -i '/ERROR\|panicked/d' $log; done";
 
+/// What an exam came to.
+struct Outcome {
+    /// A line for each fault, and one for all.
+    report: String,
+    /// Faults that set off other alerts than expected, or whose alerts stayed.
+    wrong: Vec<String>,
+}
+
 /// `after`: what is done in the end.
-fn exam(faults: &[Fault], after: &str) {
-    let Some(cluster) = Cluster::start_quorum(3) else { return };
+fn exam(faults: &[Fault], after: &str) -> Option<Outcome> {
+    let cluster = Cluster::start_quorum(3)?;
     let shell = with_tools(&cluster.pool("p", 8)).within(120);
     let _started = Started(shell.clone());
     sh(
@@ -251,32 +264,38 @@ END
     std::thread::sleep(Duration::from_secs(20));
     assert_eq!(firing(&shell, port), BTreeSet::new(), "nothing is wrong");
     let (mut expected_count, mut fired_count, mut both_count) = (0, 0, 0);
-    let mut wrong = Vec::new();
+    let mut outcome = Outcome { report: String::new(), wrong: Vec::new() };
     for fault in faults {
         let expected: BTreeSet<String> = fault.alerts.iter().map(|name| (*name).to_owned()).collect();
         sh(&shell, &format!("{KILLS}{}", fault.make));
         let fired = all_that_fire(&shell, port, &expected);
         sh(&shell, &format!("{KILLS}{}", fault.heal));
-        println!("{}: fired {fired:?}, expected {expected:?}", fault.name);
         expected_count += expected.len();
         fired_count += fired.len();
         both_count += fired.intersection(&expected).count();
         let start = Instant::now();
-        while !firing(&shell, port).is_empty() && start.elapsed() < Duration::from_secs(60) {
+        let still = || {
+            let mut left = firing(&shell, port);
+            left.remove("CephPoolGrowthWarning");
+            left
+        };
+        while !still().is_empty() && start.elapsed() < Duration::from_secs(60) {
             std::thread::sleep(Duration::from_secs(1));
         }
-        let left = firing(&shell, port);
-        println!("{}: over after {} s", fault.name, start.elapsed().as_secs());
+        let left = still();
+        let over_s = start.elapsed().as_secs();
+        let line = format!("{}: fired {fired:?}, over after {over_s} s\n", fault.name);
+        outcome.report += &line;
         if fired != expected || !left.is_empty() {
-            wrong.push(format!(
+            outcome.wrong.push(format!(
                 "{}: fired {fired:?}, expected {expected:?}, still there {left:?}",
                 fault.name
             ));
         }
     }
     sh(&shell, after);
-    println!("precision {both_count}/{fired_count}, recall {both_count}/{expected_count}");
-    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    outcome.report += &format!("precision {both_count}/{fired_count}, recall {both_count}/{expected_count}");
+    Some(outcome)
 }
 
 /// All alerts that have fired, until the expected ones do and none has been added for 20 s.

@@ -9,7 +9,7 @@ fn a_daemon_that_panics_is_reported_until_somebody_has_looked() {
     let shell = cluster.shell().within(90);
     shell.sh(r#"
         ceph crash stat | grep -qx '0 crashes recorded'
-        nok ceph tell osd.1 assert 2> refused; grep -q debug_asok_assert_abort refused
+        if ceph tell osd.1 assert > refused 2>&1; then exit 1; fi; grep -q debug_asok_assert_abort refused
         ceph config set osd.1 debug_asok_assert_abort true
         until_true 20 'ceph tell osd.1 config get debug_asok_assert_abort | grep -q true'
         ceph tell osd.1 assert > /dev/null 2>&1 || true

@@ -17,7 +17,7 @@ scrape() { curl -sS --max-time 10 $(ceph mgr services | jq -r .prometheus)metric
 metric() { scrape | awk -v name="$1" '$1 == name { print $2 }'; }
 "#;
 
-/// What starts Prometheus on `$PORT` with the metrics at `$TARGET` and those of this machine, by the rules `$RULES`; ends with the test.
+/// What starts Prometheus, which looks back 15 s for a sample and not five minutes, on `$PORT` with the metrics at `$TARGET` and those of this machine, by the rules `$RULES`; ends with the test.
 const PROMETHEUS: &str = r#"
 node=$(free_port); host=$(hostname -s)
 $TOOLS/usr/bin/prometheus-node-exporter --web.listen-address=127.0.0.1:$node > node.log 2>&1 & echo $! >> started
@@ -31,6 +31,7 @@ scrape_configs:
 END
 $TOOLS/usr/bin/promtool check config prometheus.yml > config.checked || { cat config.checked; exit 1; }
 $TOOLS/usr/bin/prometheus --config.file=prometheus.yml --storage.tsdb.path=tsdb --web.listen-address=127.0.0.1:$PORT \
+  --query.lookback-delta=15s \
   --web.console.templates=. --web.console.libraries=. > prometheus.log 2>&1 & echo $! | tee -a started > prometheus.pid
 until_true 30 "curl -sf http://127.0.0.1:$PORT/-/ready" || { tail -20 prometheus.log; exit 1; }
 "#;
