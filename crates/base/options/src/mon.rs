@@ -242,4 +242,90 @@ pub(super) static TABLE: &[OptionInfo] = &[
     )
     .at_least("0")
     .services(&["mon"]),
+    row("mon_crush_min_required_version", Kind::Text, "hammer", "Warn of CRUSH tunables from before this release")
+        .one_of(&["argonaut", "bobtail", "firefly", "hammer", "jewel"])
+        .services(&["mon"]),
+    row("mon_osd_snap_trim_queue_warn_on", Kind::Uint, "32768", "Warn of PGs with more snapshots to trim; 0: never")
+        .services(&["mgr"]),
+    row("mon_osd_warn_num_repaired", Kind::Uint, "10", "Warn of OSDs that had more copies of objects repaired")
+        .services(&["mon"]),
+    row(
+        "mon_pg_warn_max_object_skew",
+        Kind::Float,
+        "10",
+        "Warn of pools whose PGs have so many times as many objects as the average; 0: never",
+    )
+    .at_least("0")
+    .services(&["mgr"]),
+    row("mon_pg_warn_min_objects", Kind::Int, "10000", "But not while all pools have fewer objects than these")
+        .services(&["mgr"]),
+    row("mon_pg_warn_min_pool_objects", Kind::Int, "1000", "Nor of pools that have fewer than these")
+        .services(&["mgr"]),
+    row(
+        "mon_pool_quota_crit_threshold",
+        Kind::Int,
+        "0",
+        "Per cent of a pool's quota from which on it is an error; 0: never",
+    )
+        .at_least("0")
+        .at_most("100")
+        .services(&["mgr"]),
+    row(
+        "mon_pool_quota_warn_threshold",
+        Kind::Int,
+        "0",
+        "Per cent of a pool's quota from which on health warns; 0: never",
+    )
+        .at_least("0")
+        .at_most("100")
+        .services(&["mgr"]),
+    row(
+        "mon_warn_older_version_delay",
+        Kind::Seconds,
+        "604800",
+        "Seconds that an upgrade may take before health warns of daemons left behind",
+    )
+        .services(&["mon"]),
+    row(
+        "mon_warn_on_crush_straw_calc_version_zero",
+        Kind::Bool,
+        "true",
+        "Warn of the CRUSH tunable straw_calc_version=0",
+    )
+        .services(&["mon"]),
+    row(
+        "mon_warn_on_legacy_crush_tunables",
+        Kind::Bool,
+        "true",
+        "Warn of CRUSH tunables older than mon_crush_min_required_version",
+    )
+        .services(&["mon"]),
+    row("mon_warn_on_misplaced", Kind::Bool, "false", "Warn of objects that are on their way to another place")
+        .services(&["mgr"]),
+    row("mon_warn_on_older_version", Kind::Bool, "true", "Warn of daemons that an upgrade left behind").services(&["mon"]),
+    row("mon_warn_on_osd_down_out_interval_zero", Kind::Bool, "true", "Warn when mon_osd_down_out_interval is 0")
+        .services(&["mon"]),
+    row(
+        "mon_warn_on_pool_pg_num_not_power_of_two",
+        Kind::Bool,
+        "true",
+        "Warn of pools whose number of PGs is no power of two",
+    )
+        .services(&["mon"]),
+    row(
+        "mon_warn_pg_not_deep_scrubbed_ratio",
+        Kind::Float,
+        "0.75",
+        "Share of the deep scrub's interval beyond it from which on health warns; 0: never",
+    )
+        .at_least("0")
+        .services(&["mgr"]),
+    row(
+        "mon_warn_pg_not_scrubbed_ratio",
+        Kind::Float,
+        "0.5",
+        "Share of the scrub's longest interval beyond it from which on health warns; 0: never",
+    )
+        .at_least("0")
+        .services(&["mgr"]),
 ];

@@ -301,14 +301,55 @@ pub(super) static TABLE: &[OptionInfo] = &[
         "Seconds of rest after each recovery step on solid-state disks",
     ),
     row("osd_scrub_auto_repair", Kind::Bool, "false", "Scrub repairs what it finds when the errors are few"),
-    row("osd_scrub_begin_hour", Kind::Int, "0", "Hour of the day, in UTC, from which scrubs may start by themselves; the same as osd_scrub_end_hour means all day")
+    row(
+        "osd_scrub_begin_hour",
+        Kind::Int,
+        "0",
+        "Hour of the day, in UTC, from which scrubs may start by themselves; the same as osd_scrub_end_hour means all day",
+    )
         .at_least("0")
         .at_most("23"),
+    row(
+        "osd_scrub_begin_week_day",
+        Kind::Int,
+        "0",
+        "Day of the week, in UTC, 0 for Sunday, from which scrubs may start by themselves; the same as \
+         osd_scrub_end_week_day means all week",
+    )
+        .at_least("0")
+        .at_most("7"),
     row("osd_scrub_chunk_max", Kind::Int, "25", "Objects that one step of a scrub looks at"),
     row("osd_scrub_during_recovery", Kind::Bool, "false", "Scrubs may start while the OSD recovers"),
-    row("osd_scrub_end_hour", Kind::Int, "0", "Hour of the day, in UTC, from which scrubs may not start by themselves any more")
+    row(
+        "osd_scrub_end_hour",
+        Kind::Int,
+        "0",
+        "Hour of the day, in UTC, from which scrubs may not start by themselves any more",
+    )
         .at_least("0")
         .at_most("23"),
+    row(
+        "osd_scrub_end_week_day",
+        Kind::Int,
+        "0",
+        "Day of the week, in UTC, from which scrubs may not start by themselves any more",
+    )
+        .at_least("0")
+        .at_most("7"),
+    row(
+        "osd_scrub_load_threshold",
+        Kind::Float,
+        "0.5",
+        "Scrubs start by themselves while fewer threads than this per processor are busy, over a minute, or while it is calmer than usual",
+    )
+    .at_least("0"),
+    row(
+        "debug_asok_assert_abort",
+        Kind::Bool,
+        "false",
+        "The command assert ends the daemon, for tests of what then happens",
+    )
+        .level(Level::Dev),
     row(
         "osd_scrub_max_interval",
         Kind::Float,

@@ -7,6 +7,7 @@ use crate::{OptionInfo, client, debug, mds};
 
 /// Options that OSDs read, from what `config set` keeps for the section `osd`, one OSD or `global`.
 const OSD: &[&str] = &[
+    "debug_asok_assert_abort",
     "debug_heartbeat_testing_span",
     "mon_warn_on_slow_ping_ratio",
     "mon_warn_on_slow_ping_time",
@@ -43,14 +44,24 @@ const OSD: &[&str] = &[
     "osd_recovery_max_active",
     "osd_recovery_max_active_ssd",
     "osd_scrub_begin_hour",
+    "osd_scrub_begin_week_day",
+    "osd_scrub_during_recovery",
     "osd_scrub_end_hour",
+    "osd_scrub_end_week_day",
+    "osd_scrub_load_threshold",
+    "osd_scrub_max_interval",
     "osd_scrub_min_interval",
     "osd_smart_report_timeout",
 ];
 
 /// Options that our monitor reads on behalf of an OSD, by that OSD's sections. Under Ceph's monitors an OSD reads them itself.
-pub const FOR_OSD: &[&str] =
-    &["osd_class_update_on_start", "osd_crush_initial_weight", "osd_crush_update_on_start"];
+pub const FOR_OSD: &[&str] = &[
+    "osd_class_update_on_start",
+    "osd_crush_initial_weight",
+    "osd_crush_update_on_start",
+    "osd_deep_scrub_interval",
+    "osd_scrub_max_interval",
+];
 
 /// Options that monitors read, from the section `mon`, one monitor or `global`.
 const MON: &[&str] = &[
@@ -60,6 +71,7 @@ const MON: &[&str] = &[
     "mds_beacon_interval",
     "mon_allow_pool_delete",
     "mon_allow_pool_size_one",
+    "mon_crush_min_required_version",
     "mon_data_avail_crit",
     "mon_data_avail_warn",
     "mon_max_pg_per_osd",
@@ -83,10 +95,28 @@ const MON: &[&str] = &[
     "mon_osd_min_up_ratio",
     "mon_osd_report_timeout",
     "mon_osd_reporter_subtree_level",
+    "mon_osd_snap_trim_queue_warn_on",
+    "mon_osd_warn_num_repaired",
     "mon_pg_stuck_threshold",
+    "mon_pg_warn_max_object_skew",
+    "mon_pg_warn_min_objects",
+    "mon_pg_warn_min_per_osd",
+    "mon_pg_warn_min_pool_objects",
+    "mon_pool_quota_crit_threshold",
+    "mon_pool_quota_warn_threshold",
+    "mon_warn_older_version_delay",
+    "mon_warn_on_crush_straw_calc_version_zero",
+    "mon_warn_on_legacy_crush_tunables",
+    "mon_warn_on_misplaced",
+    "mon_warn_on_older_version",
+    "mon_warn_on_osd_down_out_interval_zero",
+    "mon_warn_on_pool_no_app",
     "mon_warn_on_pool_no_redundancy",
+    "mon_warn_on_pool_pg_num_not_power_of_two",
     "mon_warn_on_slow_ping_ratio",
     "mon_warn_on_slow_ping_time",
+    "mon_warn_pg_not_deep_scrubbed_ratio",
+    "mon_warn_pg_not_scrubbed_ratio",
     "ms_mon_cluster_mode",
     "ms_mon_service_mode",
     "nacre_slow_device_out_after",
@@ -188,7 +218,6 @@ const MISSING: &[(&str, &[&str])] = &[
         "new clusters have 0.95, 0.9 and 0.85; change them with ceph osd set-full-ratio, set-backfillfull-ratio, set-nearfull-ratio",
         &["mon_osd_backfillfull_ratio", "mon_osd_full_ratio", "mon_osd_nearfull_ratio"],
     ),
-    ("there is no such health check", &["mon_pg_warn_min_per_osd", "mon_warn_on_pool_no_app"]),
     ("there is one kind of store", &["osd_objectstore", "osd_check_max_object_name_len_on_startup"]),
     ("the first rule spreads copies over hosts", &["osd_crush_chooseleaf_type"]),
     (
@@ -231,10 +260,6 @@ const MISSING: &[(&str, &[&str])] = &[
         &["osd_pool_default_flag_hashpspool", "osd_pool_default_type"],
     ),
     ("scrubs with repair are ordered with ceph pg repair", &["osd_scrub_auto_repair"]),
-    (
-        "scrubs start when osd_scrub_min_interval or osd_deep_scrub_interval is over, recovery or not",
-        &["osd_scrub_during_recovery", "osd_scrub_max_interval"],
-    ),
 ];
 
 impl OptionInfo {

@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 /// Calls that read an option by its name.
-const READS: [&str; 14] = [
+const READS: [&str; 15] = [
     ".number(",
     ".count(",
     ".seconds(",
@@ -19,6 +19,7 @@ const READS: [&str; 14] = [
     ".of_other_monitor(",
     ".number_of_monitor(",
     ".flag_of_monitor(",
+    ".number_of_osds(",
     "values.get(",
     " seconds(",
     "=> ",

@@ -43,11 +43,42 @@ impl UTime {
         self.to_unix().saturating_sub(earlier.to_unix())
     }
 
+    /// Reads ISO 8601 in UTC, with `T` or a space before the time, with or without a fraction, and with `Z`, `+0000` or nothing at the
+    /// end: as Ceph writes stamps into reports of crashes. `None` for anything else, and for years before 1970 or behind 2105.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let text = text.trim_end_matches('Z').trim_end_matches("+0000").trim_end_matches("+00:00");
+        let (date, time) = text.split_once(['T', ' '])?;
+        let mut date = date.split('-').map(|part| part.parse::<i64>().ok());
+        let (year, month, day) = (date.next()??, date.next()??, date.next()??);
+        let (whole, fraction) = time.split_once('.').unwrap_or((time, ""));
+        let mut parts = whole.split(':').map(|part| part.parse::<i64>().ok());
+        let (hour, minute, second) = (parts.next()??, parts.next()??, parts.next()??);
+        let is_time = (0..24).contains(&hour) && (0..60).contains(&minute) && (0..=60).contains(&second);
+        let is_date = (1970..2106).contains(&year) && (1..=12).contains(&month) && (1..=31).contains(&day);
+        let is_fraction = fraction.len() <= 9 && fraction.bytes().all(|byte| byte.is_ascii_digit());
+        if !is_time || !is_date || !is_fraction || date.next().is_some() || parts.next().is_some() {
+            return None;
+        }
+        let sec = days_from_civil(year, month, day) * 86_400 + hour * 3600 + minute * 60 + second;
+        Some(Self { sec: u32::try_from(sec).ok()?, nsec: format!("{fraction:0<9}").parse().ok()? })
+    }
+
     /// True for [`UTime::ZERO`].
     #[must_use]
     pub fn is_zero(self) -> bool {
         self == Self::ZERO
     }
+}
+
+/// Days since 1970 of a civil date, the inverse of what [`UTime`] is shown with (Howard Hinnant's `days_from_civil`).
+fn days_from_civil(year: i64, month: i64, day: i64) -> i64 {
+    let year = year - i64::from(month <= 2);
+    let era = year.div_euclid(400);
+    let year_of_era = year.rem_euclid(400);
+    let day_of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
+    let day_of_era = year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year;
+    era * 146_097 + day_of_era - 719_468
 }
 
 /// A number of seconds as a duration, whatever the number: none for negative ones and for what is no number, the longest
@@ -135,6 +166,25 @@ impl Sub<Self> for Stamp {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn stamps_are_read_as_they_are_shown() {
+        for sec in [0, 951_782_400, 1_709_164_799, 1_795_257_081, 4_102_444_800] {
+            let at = UTime { sec, nsec: 123_456_000 };
+            assert_eq!(UTime::parse(&at.to_string()), Some(at), "{at}");
+        }
+        let at = Some(UTime { sec: 1_529_699_738, nsec: 58_818_000 });
+        for text in
+            ["2018-06-22T20:35:38.058818Z", "2018-06-22 20:35:38.058818", "2018-06-22T20:35:38.058818+00:00"]
+        {
+            assert_eq!(UTime::parse(text), at, "{text}");
+        }
+        for wrong in
+            ["", "now", "2018-06-22", "2018-13-01T00:00:00Z", "2018-06-22T25:00:00Z", "1969-01-01T00:00:00Z"]
+        {
+            assert_eq!(UTime::parse(wrong), None, "{wrong}");
+        }
+    }
 
     #[test]
     fn any_number_of_seconds_is_a_duration() {

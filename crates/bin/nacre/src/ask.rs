@@ -2,6 +2,7 @@
 
 use crate::files::Folder;
 use anyhow::{Context, Result, bail};
+use nacre_buf::Bytes;
 use nacre_client::{Access, Client, Failure, Finished};
 use nacre_env::real::RealNet;
 use nacre_env::{Clock, RealClock, SystemEntropy};
@@ -26,7 +27,7 @@ pub(crate) struct Answer {
     /// 0 or a negated errno.
     pub(crate) result: i32,
     pub(crate) status: String,
-    pub(crate) data: nacre_buf::Bytes,
+    pub(crate) data: Bytes,
 }
 
 impl Admin {
@@ -49,7 +50,12 @@ impl Admin {
 
     /// Gives a command, which the cluster may refuse.
     pub(crate) fn try_ask(&mut self, json: &str) -> Result<Answer> {
-        let wanted = self.client.command(json)?;
+        self.try_ask_with(json, b"")
+    }
+
+    /// The same with input.
+    pub(crate) fn try_ask_with(&mut self, json: &str, input: &[u8]) -> Result<Answer> {
+        let wanted = self.client.command_with(json, Bytes::copy_from_slice(input).into())?;
         let deadline: Stamp = self.clock.now() + PATIENCE;
         self.client.flush();
         loop {

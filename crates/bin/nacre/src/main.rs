@@ -19,6 +19,7 @@ mod allocator;
 mod args;
 mod ask;
 mod ceph_osd;
+mod crash_reports;
 mod files;
 mod locks;
 mod machine;

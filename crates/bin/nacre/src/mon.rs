@@ -1,6 +1,7 @@
 //! `nacre mon`: a monitor, with the manager's duties while it leads, of the cluster in a folder.
 
 use crate::args::{Auth, MonArgs};
+use crate::crash_reports;
 use crate::files::{Folder, Identity, mon_daemon};
 use crate::locks::Lock;
 use crate::machine::{host_name, machine_facts};
@@ -125,6 +126,7 @@ pub(crate) fn run(options: &MonArgs) -> Result<()> {
     };
     let (daemon, lock) = (mon_daemon(name), folder.lock_mon(name)?);
     folder.write_pid(&daemon)?;
+    crash_reports::begin(&folder, &format!("mon.{name}"));
     let started = start(&folder, auth, identity.as_ref(), name, lock);
     let mut mons = vec![started.inspect_err(|_| folder.remove_pid(&daemon))?];
     sd_notify::say_ready(&daemon)?;

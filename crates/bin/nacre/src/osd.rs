@@ -2,6 +2,7 @@
 
 use crate::allocator;
 use crate::args::{OsdArgs, StoreKind, check_listen};
+use crate::crash_reports;
 use crate::files::{Address, Folder};
 use crate::locks::Lock;
 use crate::machine::{capacity_bytes, host_name, machine_facts};
@@ -248,9 +249,10 @@ pub(crate) fn run(options: &OsdArgs) -> Result<()> {
     } else {
         options.id.iter().copied().collect::<BTreeSet<_>>().into_iter().collect()
     };
-    if ids.is_empty() {
+    let Some(first) = ids.first() else {
         bail!("{} has no OSD", folder.path().display());
-    }
+    };
+    crash_reports::begin(&folder, &daemon(*first));
     let in_memory = folder.identity()?.is_some_and(|identity| identity.store == StoreKind::Memory);
     if in_memory {
         bail!("{} keeps objects in memory: such OSDs run only inside `nacre up`", folder.path().display());

@@ -1,6 +1,7 @@
 //! `nacre up`: one monitor, or several, and some OSDs on this machine, as threads of this process or as processes.
 
 use crate::args::{Auth, StoreKind, UpArgs, check_listen};
+use crate::crash_reports;
 use crate::files::{Address, Folder, Identity, MONS_MAX, mon_name};
 use crate::machine::{capacity_bytes, host_name};
 use crate::osd::{Hosted, OsdDefaults, random_uuid, side_by_side};
@@ -31,6 +32,7 @@ pub(crate) fn run(options: &UpArgs) -> Result<()> {
     let clock = RealClock::start();
     let folder = Folder::open(&options.dir)?;
     let _lock = folder.lock()?;
+    crash_reports::begin(&folder, "nacre");
     let identity = match folder.identity()? {
         Some(identity) => known(&folder, &identity, options)?,
         None => make(&folder, options, &clock)?,

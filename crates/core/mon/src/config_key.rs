@@ -6,6 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 const PREFIX: &str = "config-key";
 
+/// What the keys of reports of crashes begin with; the crash's id follows.
+pub const CRASH_REPORTS: &str = "mgr/crash/crash/";
+
 /// Largest value, as `mon_config_key_max_entry_size`.
 pub const VALUE_BYTES_MAX: usize = 64 * 1024;
 /// Bytes of the longest key.
@@ -24,6 +27,8 @@ pub struct ConfigKeys {
     changes: Batch,
     /// Grows with every change since the start.
     version: u64,
+    /// The same of reports of crashes.
+    crash_reports_version: u64,
     /// Keys that have changed since subscribers were told last.
     changed: BTreeSet<String>,
 }
@@ -86,12 +91,18 @@ impl ConfigKeys {
 
     fn note(&mut self, key: &str) {
         self.version += 1;
+        self.crash_reports_version += u64::from(key.starts_with(CRASH_REPORTS));
         self.changed.insert(key.to_owned());
     }
 
     /// Grows with every change since the start.
     pub(crate) fn version(&self) -> u64 {
         self.version
+    }
+
+    /// Grows with every change of a report of a crash since the start.
+    pub(crate) fn crash_reports_version(&self) -> u64 {
+        self.crash_reports_version
     }
 
     /// Keys that have changed since the last call.

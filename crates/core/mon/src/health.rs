@@ -5,13 +5,19 @@
 //! get_health_checks`), because alerts and tools match on them.
 
 mod autoscale_checks;
+mod crash_checks;
 pub(crate) mod device_checks;
+mod map_checks;
 mod mds_checks;
 mod mgr_checks;
 mod mon_checks;
 mod osd_checks;
 mod pg_checks;
+mod pg_num_checks;
 pub(crate) mod ping_checks;
+mod pool_checks;
+mod scrub_checks;
+pub(crate) mod version_checks;
 
 pub use crate::mutes::{Check, DETAILS_COUNT_MAX, Health, MUTES_COUNT_MAX, Mute, Severity};
 use crate::state::State;
@@ -21,18 +27,28 @@ use nacre_msg::stats::osd_alert;
 /// clean in one answer.
 const OWN_CODES: &[&str] = &[
     "LARGE_OMAP_OBJECTS",
+    "MANY_OBJECTS_PER_PG",
     "OBJECT_MISPLACED",
     "OBJECT_UNFOUND",
     "OSD_SCRUB_ERRORS",
     "OSD_SLOW_PING_TIME_BACK",
     "OSD_SLOW_PING_TIME_FRONT",
+    "OSD_TOO_MANY_REPAIRS",
     "PG_AVAILABILITY",
     "PG_BACKFILL_FULL",
     "PG_DAMAGED",
     "PG_DEGRADED",
+    "PG_NOT_DEEP_SCRUBBED",
+    "PG_NOT_SCRUBBED",
     "PG_RECOVERY_FULL",
+    "PG_SLOW_SNAP_TRIMMING",
     "POOL_APP_NOT_ENABLED",
+    "POOL_FULL",
+    "POOL_NEAR_FULL",
     "SLOW_OPS",
+    "SMALLER_PGP_NUM",
+    "TOO_FEW_PGS",
+    "TOO_MANY_PGS",
     // A manager makes checks of what OSDs say to us.
     osd_alert::CLIENTS_THROTTLED,
     osd_alert::COPIES_LOST,
@@ -45,7 +61,13 @@ const OWN_CODES: &[&str] = &[
 pub fn checks(state: &State) -> Vec<Check> {
     let map = state.osd.map();
     let digest = state.shown_pgs().digest(map);
-    let mut out = osd_checks::checks(state, map, &digest);
+    let mut out = osd_checks::checks(state, map);
+    out.extend(map_checks::checks(state, map));
+    out.extend(pool_checks::checks(state, map, &digest));
+    out.extend(pg_num_checks::checks(state, map, &digest));
+    out.extend(scrub_checks::checks(state, map));
+    out.extend(crash_checks::check(state));
+    out.extend(version_checks::check(state));
     out.extend(mon_checks::checks(state));
     out.extend(pg_checks::checks(state, map, &digest));
     out.extend(ping_checks::checks(state, map));

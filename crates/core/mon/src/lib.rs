@@ -23,6 +23,7 @@ pub mod command;
 pub mod commands;
 pub mod config;
 pub mod config_key;
+mod crashes;
 mod dispatch;
 pub mod event;
 mod front;

@@ -8,6 +8,7 @@
 use crate::autoscaler;
 use crate::balancer;
 use crate::batch::{Batch, Snapshot};
+use crate::crashes;
 use crate::metrics_module::{self, Listening};
 use crate::stored_map::StoredMap;
 use nacre_denc::{Decode, DecodeError, Encode};
@@ -216,7 +217,8 @@ impl MgrMaps {
             map.available = true;
             map.active_change = wall;
             map.active_mgr_features = nacre_types::features::SUPPORTED;
-            map.available_modules = vec![balancer::module(), autoscaler::module(), metrics_module::module()];
+            map.available_modules =
+                vec![balancer::module(), crashes::module(), autoscaler::module(), metrics_module::module()];
         });
         self.metrics = Listening::Nowhere;
     }

@@ -169,7 +169,7 @@ impl Mon {
 
     /// Takes in one event.
     pub fn handle(&mut self, now: Stamp, wall: UTime, entropy: &mut dyn Entropy, event: Event) {
-        self.wall = wall;
+        (self.wall, self.state.wall) = (wall, wall);
         let mut cx = Cx { now, wall, entropy };
         match event {
             Event::Open { session, peer } => self.open_session(&cx, session, *peer),
@@ -185,6 +185,7 @@ impl Mon {
             Event::SnapshotTaken(taken) => self.snapshot_taken(taken, wall),
             Event::Tick => self.tick(&mut cx),
         }
+        self.state.crashes.refresh(&self.state.config_keys);
         self.take_over_caps(&cx);
         self.give_up_unwanted(&cx);
         self.publish();

@@ -10,6 +10,7 @@ use crate::budget::Budgets;
 use crate::cluster_log::ClusterLog;
 use crate::config::{ConfigDb, Target, Who};
 use crate::config_key::ConfigKeys;
+use crate::crashes::Crashes;
 use crate::fsmap::FsMaps;
 use crate::kept_stats::KeptStats;
 use crate::managers::MgrMaps;
@@ -53,6 +54,10 @@ pub struct State {
     pub host: Option<String>,
     /// When we started.
     pub started: UTime,
+    /// The calendar's time at the last event.
+    pub(crate) wall: UTime,
+    /// Since when this leader has known daemons of more than one version.
+    pub(crate) versions_differ_since: Option<UTime>,
     /// The monitors' map, and which member of the log each of them is.
     pub mon: MonMaps,
     /// Which of them are there.
@@ -67,6 +72,8 @@ pub struct State {
     pub config: ConfigDb,
     /// Blobs kept for tools.
     pub config_keys: ConfigKeys,
+    /// What the reports of crashes among them say.
+    pub(crate) crashes: Crashes,
     /// The cluster log.
     pub log: ClusterLog,
     /// The managers' map.
@@ -104,18 +111,22 @@ pub struct State {
 impl State {
     pub(crate) fn open(snapshot: &dyn Snapshot, name: &str, wall: UTime) -> Result<Self, OpenError> {
         let mon = MonMaps::open(snapshot)?.ok_or(OpenError::NotInitialised)?;
+        let config_keys = ConfigKeys::open(snapshot);
         Ok(Self {
             fsid: mon.map().fsid,
             name: name.to_owned(),
             host: None,
             started: wall,
+            wall,
+            versions_differ_since: None,
             quorum: QuorumView::of_all(mon.map(), 1, wall),
             monitor_facts: BTreeMap::from([(name.to_owned(), monitor_facts::of_program(""))]),
             mon,
             osd: OsdMaps::open(snapshot)?,
             auth: AuthDb::open(snapshot)?,
             config: ConfigDb::open(snapshot, name),
-            config_keys: ConfigKeys::open(snapshot),
+            crashes: Crashes::open(&config_keys),
+            config_keys,
             log: ClusterLog::open(snapshot)?,
             mgr: MgrMaps::open(snapshot)?,
             fs: FsMaps::open(snapshot)?,
@@ -233,7 +244,16 @@ impl State {
         sections.into_iter().flatten().find_map(|who| self.config.value(&who, name))
     }
 
-    /// The same of one of Ceph's options that are numbers, with its default.
+    /// An option that is a number as OSDs have it: what is kept for all of them, or for everybody, or its default.
+    #[must_use]
+    pub fn number_of_osds(&self, name: &str) -> f64 {
+        let sections = [Who::parse("osd"), Some(Who::global())];
+        let stored = sections.into_iter().flatten().find_map(|who| self.config.value(&who, name));
+        let default = nacre_options::find(name).map(|option| option.default);
+        stored.or(default).and_then(|text| text.parse().ok()).unwrap_or_default()
+    }
+
+    /// [`State::option_of_managers`] of one of Ceph's options that are numbers, with its default.
     #[must_use]
     pub fn number_of_managers(&self, name: &str) -> f64 {
         let default = nacre_options::find(name).map(|option| option.default);

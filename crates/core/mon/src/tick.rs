@@ -1,11 +1,15 @@
 //! What the monitor does once per second: rotating secrets, sessions whose rights were revoked, OSDs that are silent or out for long,
 //! snapshots to purge, changes of health in the cluster log.
 
+use crate::config_key::CRASH_REPORTS;
+use crate::crashes::{RETAIN_INTERVAL, RETAIN_S};
 use crate::mon::{Cx, Mon};
 use crate::osd::TimedOut;
+use crate::state::State;
 use nacre_msg::LogPriority;
-use nacre_types::{EntityKind, IntervalSet, PoolId};
+use nacre_types::{EntityKind, IntervalSet, PoolId, UTime};
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 impl Mon {
     pub(crate) fn tick(&mut self, cx: &mut Cx<'_>) {
@@ -29,6 +33,10 @@ impl Mon {
         self.state.keep_stats(cx.now);
         self.state.osd.trim();
         self.state.health.expire_mutes(cx.wall);
+        self.state.forget_old_crashes();
+        let differ = crate::health::version_checks::differ(&self.state);
+        let since = self.state.versions_differ_since.filter(|_| differ);
+        self.state.versions_differ_since = since.or_else(|| differ.then_some(cx.wall));
         self.end_revoked(cx);
         self.state.budgets.tick(cx.now);
         for (name, count) in self.state.refusals.tick(cx.now) {
@@ -116,6 +124,23 @@ impl Mon {
         let checks = crate::health::checks(&self.state);
         for (priority, text) in self.state.health.news(checks, cx.wall) {
             self.state.clog(priority, cx.wall, text);
+        }
+    }
+}
+
+impl State {
+    /// Forgets reports of crashes that are too old. A stock manager does it itself.
+    fn forget_old_crashes(&mut self) {
+        if !self.mgr.own_is_active() {
+            return;
+        }
+        let interval = self.option_of_managers(RETAIN_INTERVAL).and_then(|text| text.parse().ok());
+        let interval = Duration::from_secs(interval.unwrap_or(RETAIN_S));
+        let since = UTime::from_unix(self.wall.to_unix().saturating_sub(interval));
+        let old: Vec<String> =
+            self.crashes.until(since).map(|(id, _)| format!("{CRASH_REPORTS}{id}")).collect();
+        for key in old {
+            self.config_keys.remove(&key);
         }
     }
 }

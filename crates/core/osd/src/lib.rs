@@ -46,4 +46,4 @@ pub use notice::{PingNotice, ping_notice, warns_clients};
 pub use placement::{
     Place, Placement, PlacementAnswer, PlacementCommand, PlacementSettings, parse_crush_location,
 };
-pub use scrub_schedule::{ScrubFacts, ScrubSchedule};
+pub use scrub_schedule::{ScrubFacts, ScrubSchedule, UsualLoad};

@@ -1,15 +1,21 @@
-//! [`ScrubSchedule`]: which PG is scrubbed next without anybody's order (`OsdScrub::select_pg_and_scrub`, `scrub_time_permit`).
+//! [`ScrubSchedule`]: which PG is scrubbed next without anybody's order (Ceph v16.2.15: `OsdScrub::select_pg_and_scrub`, `scrub_time_permit`,
+//! `scrub_load_below_threshold` of `src/osd/OSD.cc`).
 
+use nacre_pg::ScrubDue;
 use nacre_types::{SpgId, UTime};
 use std::cmp::Ordering;
 
-/// When scrubs may begin by themselves, and how many at a time.
+/// When scrubs may begin by themselves, and how many at a time. Hours and days are those of UTC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ScrubSchedule {
     /// First hour of the day in which scrubs begin, Ceph's `osd_scrub_begin_hour`.
     pub begin_hour: u32,
     /// Hour from which on none begins, Ceph's `osd_scrub_end_hour`; the same as the first: at any time.
     pub end_hour: u32,
+    /// First day of the week in which scrubs begin, 0 for Sunday, Ceph's `osd_scrub_begin_week_day`.
+    pub begin_week_day: u32,
+    /// Day from which on none begins, Ceph's `osd_scrub_end_week_day`; the same as the first: on any.
+    pub end_week_day: u32,
     /// Scrubs under way at a time on one shard, Ceph's `osd_max_scrubs`.
     pub scrubs_max: usize,
 }
@@ -21,78 +27,74 @@ pub struct ScrubFacts {
     pub spg: SpgId,
     /// It is scrubbed just now, or is to be by order.
     pub is_scrubbing: bool,
-    /// Since when a scrub is due, and whether a deep one: see [`nacre_pg::Pg::scrub_due`].
-    pub due: Option<(UTime, bool)>,
+    /// The scrub that it is time for: see [`nacre_pg::Pg::scrub_due`].
+    pub due: Option<ScrubDue>,
 }
 
 impl ScrubSchedule {
-    /// The PG whose scrub has been due for longest, and whether it is a deep one; `None` while enough are under way, and in hours in
-    /// which none begins. The PGs are not looked at then.
-    pub fn next(&self, wall: UTime, pgs: impl Iterator<Item = ScrubFacts>) -> Option<(SpgId, bool)> {
-        if !self.is_scrub_hour(wall.sec / 3600 % 24) {
-            return None;
-        }
-        let (mut scrubbing, mut first) = (0, None);
+    /// The PG whose scrub has been due for longest, and whether it is a deep one; `None` while enough are under way. Outside the hours and
+    /// days in which scrubs begin, and while the machine is busy, only what is late counts. `is_busy` is not asked when it makes no difference.
+    pub fn next(
+        &self,
+        wall: UTime,
+        is_busy: impl FnOnce() -> bool,
+        pgs: impl Iterator<Item = ScrubFacts>,
+    ) -> Option<(SpgId, bool)> {
+        let (mut scrubbing, mut first, mut first_late) = (0, None, None);
         for pg in pgs {
             scrubbing += usize::from(pg.is_scrubbing);
             let due = pg.due.map(|due| (due, pg.spg));
             first = first.into_iter().chain(due).min();
+            first_late = first_late.into_iter().chain(due.filter(|(due, _)| due.is_late)).min();
         }
-        first.filter(|_| scrubbing < self.scrubs_max).map(|((_, is_deep), spg)| (spg, is_deep))
+        let (first, has_room) = (first?, scrubbing < self.scrubs_max);
+        let waits = has_room && first_late != Some(first) && (!self.is_scrub_time(wall) || is_busy());
+        let (due, spg) = if waits { first_late? } else { first };
+        has_room.then_some((spg, due.is_deep))
     }
 
-    /// Until the end, which is left out, and over midnight when that comes first.
-    fn is_scrub_hour(&self, hour: u32) -> bool {
-        match self.begin_hour.cmp(&self.end_hour) {
-            Ordering::Equal => true,
-            Ordering::Less => (self.begin_hour..self.end_hour).contains(&hour),
-            Ordering::Greater => hour >= self.begin_hour || hour < self.end_hour,
-        }
+    fn is_scrub_time(&self, wall: UTime) -> bool {
+        // The first of January 1970 was a Thursday.
+        let (hour, week_day) = (wall.sec / 3600 % 24, (wall.sec / 86_400 + 4) % 7);
+        is_between(hour, self.begin_hour, self.end_hour)
+            && is_between(week_day, self.begin_week_day, self.end_week_day)
+    }
+}
+
+/// Until the end, which is left out, and over midnight, or the week's end, when that comes first.
+fn is_between(at: u32, begin: u32, end: u32) -> bool {
+    match begin.cmp(&end) {
+        Ordering::Equal => true,
+        Ordering::Less => (begin..end).contains(&at),
+        Ordering::Greater => at >= begin || at < end,
+    }
+}
+
+/// How busy a machine usually is: there are some on which the load is never below any threshold, and scrubs must come there, too.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct UsualLoad {
+    /// Average over about a day.
+    day: Option<f64>,
+}
+
+/// Looks in a day, where there is one each second.
+const LOOKS_IN_A_DAY: f64 = 86_400.0;
+
+impl UsualLoad {
+    /// Takes in the load of this second, per processor, over a minute.
+    pub fn look(&mut self, minute: f64) {
+        let day = self.day.unwrap_or(minute);
+        self.day = Some(day + (minute - day) / LOOKS_IN_A_DAY);
+    }
+
+    /// Whether scrubs had better wait: the load is not below the threshold, Ceph's `osd_scrub_load_threshold`; nor is it less than usual and
+    /// falling.
+    #[must_use]
+    pub fn is_busy(&self, minute: f64, quarter_hour: f64, threshold: f64) -> bool {
+        let is_usual = self.day.is_none_or(|day| minute >= day);
+        minute >= threshold && (is_usual || minute >= quarter_hour)
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use nacre_types::PgId;
-
-    const ALWAYS: ScrubSchedule = ScrubSchedule { begin_hour: 0, end_hour: 0, scrubs_max: 1 };
-
-    fn at(hour: u32) -> UTime {
-        UTime { sec: hour * 3600 + 59 * 60, nsec: 0 }
-    }
-
-    fn pg(seed: u32, due: Option<(u32, bool)>) -> ScrubFacts {
-        let due = due.map(|(sec, is_deep)| (UTime { sec, nsec: 0 }, is_deep));
-        ScrubFacts { spg: SpgId::replicated(PgId::new(1, seed)), is_scrubbing: false, due }
-    }
-
-    #[test]
-    fn scrubs_begin_in_their_hours_only() {
-        for (hour, begin_hour, end_hour, may) in [
-            (5, 0, 0, true),
-            (23, 22, 6, true),
-            (3, 22, 6, true),
-            (6, 22, 6, false),
-            (12, 22, 6, false),
-            (9, 9, 17, true),
-            (17, 9, 17, false),
-            (8, 9, 17, false),
-        ] {
-            let schedule = ScrubSchedule { begin_hour, end_hour, ..ALWAYS };
-            let next = schedule.next(at(hour), [pg(0, Some((1, false)))].into_iter());
-            assert_eq!(next.is_some(), may, "{hour} of {begin_hour} to {end_hour}");
-        }
-    }
-
-    #[test]
-    fn what_is_due_for_longest_is_next_unless_enough_are_under_way() {
-        let pgs = [pg(0, Some((20, false))), pg(1, None), pg(2, Some((10, true)))];
-        assert_eq!(ALWAYS.next(at(0), pgs.into_iter()), Some((pgs[2].spg, true)));
-        let busy = ScrubFacts { is_scrubbing: true, ..pg(3, None) };
-        assert_eq!(ALWAYS.next(at(0), pgs.into_iter().chain([busy])), None, "one is under way");
-        let two = ScrubSchedule { scrubs_max: 2, ..ALWAYS };
-        assert_eq!(two.next(at(0), pgs.into_iter().chain([busy])), Some((pgs[2].spg, true)));
-        assert_eq!(ALWAYS.next(at(0), [pg(1, None)].into_iter()), None, "none is due");
-    }
-}
+mod tests;

@@ -17,6 +17,11 @@ const STEP_BYTES: u64 = 1 << 20;
 /// Omap entries read at a time.
 const STEP_ENTRIES: usize = 1024;
 
+/// Keys of an omap from which on it is large, and bytes of its values: Ceph's `osd_deep_scrub_large_omap_object_key_threshold` and
+/// `..._value_sum_threshold`, by their defaults.
+const LARGE_OMAP_KEYS: u64 = 200_000;
+const LARGE_OMAP_BYTES: u64 = 1 << 30;
+
 /// An object whose data was read, or is being read.
 #[derive(Debug)]
 struct Progress {
@@ -30,6 +35,8 @@ struct Progress {
     /// Nothing is left to be read.
     done: bool,
     damaged: bool,
+    /// Keys of its omap, and bytes of their values.
+    omap: (u64, u64),
 }
 
 /// How far one copy's part of a chunk was read: all of it need not be in memory at the same time.
@@ -66,6 +73,7 @@ impl Digests {
             asked: 0,
             done: false,
             damaged: false,
+            omap: (0, 0),
         });
         let read = if progress.done { Ok(()) } else { progress.read_on(reading) };
         progress.done = !matches!(read, Err(ReadError::Pending { .. }));
@@ -79,6 +87,14 @@ impl Digests {
             Err(pending @ ReadError::Pending { .. }) => Err(pending),
             Ok(()) | Err(ReadError::Damaged { .. }) => Ok(digest),
         }
+    }
+}
+
+impl Digests {
+    /// Objects that were read whose omaps are too large to be read, copied or recovered at once.
+    pub(crate) fn large_omaps(&self) -> impl Iterator<Item = &HObject> {
+        let is_large = |(keys, bytes): (u64, u64)| keys > LARGE_OMAP_KEYS || bytes > LARGE_OMAP_BYTES;
+        self.0.iter().filter(move |(_, progress)| is_large(progress.omap)).map(|(object, _)| object)
     }
 }
 
@@ -126,22 +142,25 @@ impl Progress {
             self.offset += data.len() as u64;
         }
         if coding.is_none() {
-            self.crc = omap_crc(view, spg, object, self.crc);
+            (self.crc, self.omap) = omap_crc(view, spg, object, self.crc);
         }
         Ok(())
     }
 }
 
-/// Goes on with the checksum of the data.
-fn omap_crc(view: &dyn ObjectView, spg: SpgId, object: &HObject, data_crc: u32) -> u32 {
+/// Goes on with the checksum of the data; and how many keys there are, and bytes of their values.
+fn omap_crc(view: &dyn ObjectView, spg: SpgId, object: &HObject, data_crc: u32) -> (u32, (u64, u64)) {
+    let (mut keys, mut bytes) = (0, 0);
     let mut crc = crc32c(data_crc, &view.omap_header(&spg, object));
     let mut from = Vec::new();
     loop {
         let page = view.omap_page(&spg, object, &from, STEP_ENTRIES, STEP_BYTES as usize);
         crc = page.entries.iter().fold(crc, |crc, (key, value)| crc32c(crc32c(crc, key), value));
+        keys += page.entries.len() as u64;
+        bytes += page.entries.iter().map(|(_, value)| value.len() as u64).sum::<u64>();
         match page.entries.last() {
             Some((last, _)) if page.more => from = [&last[..], &[0]].concat(),
-            _ => return crc,
+            _ => return (crc, (keys, bytes)),
         }
     }
 }

@@ -85,7 +85,7 @@ pub use permit::{Budget, Permit};
 pub use pg::Pg;
 pub use recovery::{LOST_OBJECTS_MAX, LostError, MissingObject};
 pub use reserver::{Decision, Reserver, Side};
-pub use scrub::ScrubIntervals;
+pub use scrub::{ScrubDue, ScrubIntervals};
 pub use session::{Session, SessionId, Trace};
 pub use throttle::{KeptSeconds, RecoveryThrottle};
 pub use tuning::{FUTURE_MESSAGES_MAX, Planted, QueueLimits, Tuning};

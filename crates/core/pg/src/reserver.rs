@@ -73,6 +73,12 @@ pub struct Reserver {
 }
 
 impl Reserver {
+    /// Whether any PG recovers here, as its primary or as a member that is brought up to date.
+    #[must_use]
+    pub fn is_in_use(&self) -> bool {
+        !self.local.held.is_empty() || !self.remote.held.is_empty()
+    }
+
     /// With `slots_max` slots of either kind.
     #[must_use]
     pub fn new(slots_max: usize) -> Self {

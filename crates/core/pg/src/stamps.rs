@@ -18,7 +18,10 @@ pub(crate) struct Stamps {
     pub(crate) reported_seq: u64,
     pub(crate) reported_epoch: Epoch,
     pub(crate) recovered_objects: u64,
+    /// Objects of this copy that were damaged, and brought anew.
     pub(crate) repaired_objects: u64,
+    /// Objects with large omaps, by the last deep scrub that this copy led.
+    pub(crate) large_omap_objects: u64,
 }
 
 impl Stamps {

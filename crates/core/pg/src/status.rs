@@ -3,7 +3,7 @@
 use crate::phase::Phase;
 use crate::recovery::{LostError, MissingObject};
 use crate::stats::Activity;
-use crate::{ClientOp, Lost, OpInFlight, OpStage, Pg, ScrubIntervals};
+use crate::{ClientOp, Lost, OpInFlight, OpStage, Pg, ScrubDue, ScrubIntervals};
 use nacre_maps::OsdMap;
 use nacre_msg::peer::PgInfo;
 use nacre_msg::stats::PgStat;
@@ -103,16 +103,21 @@ impl Pg {
         self.recovery.can_mark_lost(&self.state, view, lost)
     }
 
+    /// How many objects of this copy were damaged and brought anew, since the OSD has it or started.
+    #[must_use]
+    pub fn repaired_objects(&self) -> u64 {
+        self.state.stamps.repaired_objects
+    }
+
     /// True while copies are compared, or are to be once the PG is clean.
     #[must_use]
     pub fn is_scrubbing(&self) -> bool {
         self.scrub.is_wanted(&self.state)
     }
 
-    /// When it was time to compare the copies without an order, and whether deeply: the earlier, the more
-    /// urgent. `None` if that is not now: too soon, not clean, held by `noscrub` or `nodeep-scrub`.
+    /// The scrub that it is time for without an order. `None` if there is none: too soon, not clean, held by `noscrub` or `nodeep-scrub`.
     #[must_use]
-    pub fn scrub_due(&self, wall: UTime, intervals: &ScrubIntervals) -> Option<(UTime, bool)> {
+    pub fn scrub_due(&self, wall: UTime, intervals: &ScrubIntervals) -> Option<ScrubDue> {
         self.scrub.due(&self.state, wall, intervals)
     }
 

@@ -37,6 +37,7 @@ const COMMANDS: &[(&str, &str)] = &[
     ("flush_pg_stats", "report to the manager now, and show the number of the report"),
     ("perf dump", "show counters"),
     ("perf schema", "describe the counters"),
+    ("assert", "end this daemon as a mistake of ours would, for tests; only with debug_asok_assert_abort"),
     ("compact", "compact the store's metadata"),
     ("smart devid:CephString?", "show what the device says of its health"),
     (
@@ -175,6 +176,7 @@ fn run(view: &CommandView<'_>, args: &Map<String, Value>) -> Result<CommandOutco
         "flush_pg_stats" => return Ok(CommandOutcome::FlushStats),
         "perf dump" => asok::perf_dump(view.pg_driver, view.net, view.cpu),
         "perf schema" => perf_counters::schema(&asok::perf_dump(view.pg_driver, view.net, view.cpu)),
+        "assert" => return Err(refused_crash(view.options)),
         "compact" => {
             return Err(elsewhere(
                 "an OSD that runs compacts with each checkpoint; `nacre store compact` does more to one that is stopped",
@@ -213,6 +215,15 @@ fn run(view: &CommandView<'_>, args: &Map<String, Value>) -> Result<CommandOutco
         }
     };
     Ok(CommandOutcome::Reply(Ok(value)))
+}
+
+/// Ends the process where the option allows that, and says otherwise what it takes.
+///
+/// # Panics
+/// That is what it is for.
+fn refused_crash(options: &Values) -> Failure {
+    assert!(!options.flag("debug_asok_assert_abort"), "somebody has asked for it with 'assert'");
+    (Errno::EPERM, "this ends the daemon, and is for tests: set debug_asok_assert_abort first".to_owned())
 }
 
 /// What an operator finds elsewhere.

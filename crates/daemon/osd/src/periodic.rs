@@ -3,14 +3,14 @@
 use crate::asok;
 use crate::device::PROBE_INTERVAL_RELIEVED;
 use crate::pg_driver::PgDriver;
-use crate::pg_registry::PgRegistry;
 use crate::shard_msg::{ShardMsg, ShardReport};
 use crate::shard_net::ShardCx;
+use nacre_env::MachineLoad;
 use nacre_msg::stats::PgStat;
 use nacre_options::Values;
-use nacre_osd_core::ScrubSchedule;
+use nacre_osd_core::{ScrubSchedule, UsualLoad};
 use nacre_pg::{Event, ScrubIntervals};
-use nacre_types::{PgId, SpgId, Stamp, UTime};
+use nacre_types::{PgId, SpgId, Stamp};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -30,6 +30,7 @@ pub(crate) struct Periodic {
     /// What [`crate::tracker::Tracker::commits`] was at the last report.
     commits_told: (u64, u64),
     recovered: Recovered,
+    usual_load: UsualLoad,
 }
 
 /// Objects recovered in PGs that this shard leads. What a PG says of itself begins anew with each life of its copy.
@@ -62,6 +63,7 @@ impl Periodic {
             slow_ops_warned_at: now,
             commits_told: (0, 0),
             recovered: Recovered::default(),
+            usual_load: UsualLoad::default(),
         }
     }
 
@@ -81,7 +83,7 @@ impl Periodic {
 
     /// What each tick does, once the PGs have had theirs.
     pub(crate) fn tick(&mut self, pgs: &mut PgDriver, cx: &mut ShardCx<'_>, give_back_memory: fn()) {
-        if let Some((spg, deep)) = due_scrub(&pgs.pgs, cx.options, cx.wall) {
+        if let Some((spg, deep)) = self.due_scrub(pgs, cx) {
             pgs.deliver(cx, spg, Event::Scrub { deep, repair: false });
         }
         probe_device(pgs, cx.options);
@@ -91,6 +93,22 @@ impl Periodic {
         if cx.now >= self.slow_ops_warned_at && asok::warn_slow_ops(pgs, limit, cx.now) {
             self.slow_ops_warned_at = cx.now + asok::SLOW_OPS_INTERVAL;
         }
+    }
+
+    /// The PG whose copies are to be compared now, and whether deeply.
+    fn due_scrub(&mut self, pgs: &PgDriver, cx: &ShardCx<'_>) -> Option<(SpgId, bool)> {
+        let (options, load) = (cx.options, cx.clock.load());
+        load.iter().for_each(|load| self.usual_load.look(load.minute));
+        if is_held(options, pgs.reserver.is_in_use()) {
+            return None;
+        }
+        let intervals = ScrubIntervals {
+            shallow: options.seconds("osd_scrub_min_interval"),
+            longest: options.seconds("osd_scrub_max_interval"),
+            deep: options.seconds("osd_deep_scrub_interval"),
+        };
+        let is_busy = || is_busy(options, self.usual_load, load);
+        scrub_schedule(options).next(cx.wall, is_busy, pgs.pgs.scrub_facts(cx.wall, &intervals))
     }
 
     /// Tells OSD control what the PGs say of themselves, when they have changed or a tick was due.
@@ -131,20 +149,24 @@ fn probe_device(pgs: &mut PgDriver, options: &Values) {
     }
 }
 
-/// The PG whose copies are to be compared now, and whether deeply.
-fn due_scrub(pgs: &PgRegistry, options: &Values, wall: UTime) -> Option<(SpgId, bool)> {
-    let intervals = ScrubIntervals {
-        shallow: options.seconds("osd_scrub_min_interval"),
-        deep: options.seconds("osd_deep_scrub_interval"),
-    };
-    scrub_schedule(options).next(wall, pgs.scrub_facts(wall, &intervals))
+/// No scrub begins by itself while PGs of this shard recover.
+fn is_held(options: &Values, is_recovering: bool) -> bool {
+    is_recovering && !options.flag("osd_scrub_during_recovery")
+}
+
+/// Whether the machine has enough to do without scrubs.
+fn is_busy(options: &Values, usual: UsualLoad, load: Option<MachineLoad>) -> bool {
+    let threshold = options.number("osd_scrub_load_threshold");
+    load.is_some_and(|load| usual.is_busy(load.minute, load.quarter_hour, threshold))
 }
 
 fn scrub_schedule(options: &Values) -> ScrubSchedule {
-    let hour = |count| u32::try_from(count).unwrap_or(0);
+    let whole = |count| u32::try_from(count).unwrap_or(0);
     ScrubSchedule {
-        begin_hour: hour(options.count("osd_scrub_begin_hour")),
-        end_hour: hour(options.count("osd_scrub_end_hour")),
+        begin_hour: whole(options.count("osd_scrub_begin_hour")),
+        end_hour: whole(options.count("osd_scrub_end_hour")),
+        begin_week_day: whole(options.count("osd_scrub_begin_week_day")),
+        end_week_day: whole(options.count("osd_scrub_end_week_day")),
         scrubs_max: options.count("osd_max_scrubs"),
     }
 }
@@ -153,6 +175,8 @@ fn scrub_schedule(options: &Values) -> ScrubSchedule {
 mod tests {
     use super::*;
     use nacre_osd_core::ScrubFacts;
+    use nacre_pg::ScrubDue;
+    use nacre_types::UTime;
 
     #[test]
     fn what_was_recovered_only_grows() {
@@ -174,15 +198,27 @@ mod tests {
     }
 
     #[test]
+    fn scrubs_wait_for_recovery_and_calm_as_the_options_say() {
+        let with = |name: &'static str, value: &'static str| Values::from_iter([(name, value)]);
+        let usual = Values::from_iter([] as [(&str, &str); 0]);
+        assert_eq!([is_held(&usual, false), is_held(&usual, true)], [false, true]);
+        assert!(!is_held(&with("osd_scrub_during_recovery", "true"), true));
+        let load = Some(MachineLoad { minute: 0.8, quarter_hour: 0.8 });
+        let busy = |options: &Values, load| is_busy(options, UsualLoad::default(), load);
+        assert!(busy(&usual, load) && !busy(&usual, None));
+        assert!(!busy(&with("osd_scrub_load_threshold", "0.9"), load));
+    }
+
+    #[test]
     fn as_many_scrubs_are_under_way_as_the_option_says() {
-        let due = Some((UTime { sec: 1, nsec: 0 }, false));
+        let due = Some(ScrubDue { since: UTime { sec: 1, nsec: 0 }, is_deep: false, is_late: false });
         let facts =
             |seed| ScrubFacts { spg: SpgId::replicated(PgId::new(1, seed)), is_scrubbing: false, due };
         let begins = |scrubbing, scrubs_max: &str| {
             let options = Values::from_iter([("osd_max_scrubs", scrubs_max)]);
             let busy =
                 (1..=scrubbing).map(|seed| ScrubFacts { is_scrubbing: true, due: None, ..facts(seed) });
-            scrub_schedule(&options).next(UTime::ZERO, busy.chain([facts(0)])).is_some()
+            scrub_schedule(&options).next(UTime::ZERO, || false, busy.chain([facts(0)])).is_some()
         };
         assert_eq!([begins(0, "1"), begins(1, "1")], [true, false]);
         assert_eq!([begins(1, "3"), begins(2, "3"), begins(3, "3")], [true, true, false]);

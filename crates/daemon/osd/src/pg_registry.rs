@@ -363,7 +363,8 @@ impl PgRegistry {
         let pg_count = u32::try_from(self.pgs.len()).unwrap_or(u32::MAX);
         let sharers = self.pgs.values().flat_map(Pg::members).collect();
         let lost = self.lost().collect();
-        ShardReport { shard, pgs, pools, pg_count, sharers, lost, usage, ..ShardReport::default() }
+        let repaired = self.pgs.values().map(Pg::repaired_objects).sum();
+        ShardReport { shard, pgs, pools, pg_count, sharers, lost, repaired, usage, ..ShardReport::default() }
     }
 }
 

@@ -173,12 +173,13 @@ pub(crate) fn pg_stats<'a>(
     let mut report = PgStats { fsid, epoch: map.epoch, ..PgStats::default() };
     let mut usage = StoreUsage::default();
     let mut pg_count = 0;
-    let (mut commits, mut commits_ns) = (0_u64, 0_u64);
+    let (mut commits, mut commits_ns, mut repaired) = (0_u64, 0_u64, 0_u64);
     for shard in shards {
         add_usage(&mut usage, &shard.usage);
         pg_count += shard.pg_count;
         commits += shard.commits.0;
         commits_ns += shard.commits.1;
+        repaired += shard.repaired;
         report.pg_stat.extend(shard.pgs.iter().cloned());
         for (pool, (data, omap)) in &shard.pools {
             let sum = report.pool_stat.entry(*pool).or_default();
@@ -201,6 +202,7 @@ pub(crate) fn pg_stats<'a>(
             commit_latency_ns: commits_ns / commits.max(1),
             apply_latency_ns: commits_ns / commits.max(1),
         },
+        num_shards_repaired: repaired,
         num_osds: 1,
         num_per_pool_osds: 1,
         num_per_pool_omap_osds: 1,

@@ -96,6 +96,8 @@ pub(crate) struct ShardReport {
     pub(crate) sharers: BTreeSet<OsdId>,
     /// Copies that began anew because their records were damaged, and are not whole yet.
     pub(crate) lost: Vec<PgId>,
+    /// Objects of its copies that were damaged and brought anew.
+    pub(crate) repaired: u64,
     pub(crate) usage: nacre_store::StoreUsage,
     /// Writes of clients that were answered since the report before, and the nanoseconds that the device took for
     /// them all.

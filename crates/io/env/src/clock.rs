@@ -1,6 +1,7 @@
 //! Clocks: a monotonic one, and the time of day.
 
 use crate::cpu_times::{CpuTimes, cpu_times};
+use crate::machine_load::{MachineLoad, machine_load};
 use nacre_types::{Stamp, UTime};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -13,6 +14,10 @@ pub trait Clock: Send {
     /// What the thread that asks and its process have used of the processors; none where time is only thought, as in the simulation. Costs
     /// two system calls.
     fn cpu(&self) -> Option<CpuTimes> {
+        None
+    }
+    /// How busy the machine is; none where it is only thought. Reads a small file of the kernel's.
+    fn load(&self) -> Option<MachineLoad> {
         None
     }
 }
@@ -43,5 +48,9 @@ impl Clock for RealClock {
 
     fn cpu(&self) -> Option<CpuTimes> {
         cpu_times()
+    }
+
+    fn load(&self) -> Option<MachineLoad> {
+        machine_load()
     }
 }

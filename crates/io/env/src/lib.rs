@@ -8,6 +8,7 @@ mod cpu_times;
 pub mod disk;
 mod entropy;
 mod file;
+mod machine_load;
 pub mod net;
 pub mod real;
 
@@ -16,4 +17,5 @@ pub use cpu_times::CpuTimes;
 pub use disk::{Disk, DiskCompletion, DiskError, DiskTag, Durability};
 pub use entropy::SystemEntropy;
 pub use file::{File, FileRoom};
+pub use machine_load::MachineLoad;
 pub use net::{ListenerId, Net, NetEvent, SocketId, Wake};

@@ -38,6 +38,7 @@ mod osd_network;
 mod osd_new_purge;
 mod osd_read;
 mod osd_state;
+mod osd_status;
 mod osd_tree;
 mod pg;
 mod pg_num_bound;
@@ -96,6 +97,7 @@ const TOPICS: &[&[table::Command]] = &[
     mon_change::COMMANDS,
     mon_election::COMMANDS,
     osd_df::COMMANDS,
+    osd_status::COMMANDS,
     osd_network::COMMANDS,
     osd_new_purge::COMMANDS,
     osd_read::COMMANDS,

@@ -265,7 +265,7 @@ const AUTOSCALER_VARS: [&str; 5] =
 fn lacks(change: &Change<'_>) -> Option<&'static str> {
     match change.var {
         var if AUTOSCALER_VARS.contains(&var) => None,
-        "scrub_min_interval" | "deep_scrub_interval" => None,
+        "scrub_min_interval" | "scrub_max_interval" | "deep_scrub_interval" => None,
         // What holds anyway may be asked for.
         "compression_mode" if change.text == "none" => None,
         "csum_type" if change.text == "crc32c" => None,
@@ -276,7 +276,7 @@ fn lacks(change: &Change<'_>) -> Option<&'static str> {
         "recovery_priority" | "recovery_op_priority" => {
             Some("groups recover in turn: ceph pg force-recovery and force-backfill put some first")
         }
-        "scrub_priority" | "scrub_max_interval" => {
+        "scrub_priority" => {
             Some("scrubs start by scrub_min_interval and deep_scrub_interval, the most overdue first")
         }
         _ => Some("nothing here reads it"),

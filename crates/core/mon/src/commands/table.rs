@@ -108,6 +108,7 @@ fn manager_module(prefix: &str) -> Option<&'static str> {
         ("balancer", "balancer"),
         ("crash", "crash"),
         ("fs status", "status"),
+        ("osd status", "status"),
         ("healthcheck history", "prometheus"),
         ("iostat", "iostat"),
         ("osd pool autoscale-status", "pg_autoscaler"),

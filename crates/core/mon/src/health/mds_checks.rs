@@ -155,3 +155,44 @@ fn complaints(state: &State, map: &FsMap) -> Vec<Check> {
     };
     found.into_iter().map(check).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// No command of ours makes one; a file system that comes from an old release may be so.
+    #[test]
+    fn several_ranks_over_snapshots_of_old_releases_are_an_error() {
+        let flags = u32::from(MdsMap::default().ever_allowed_features) | fs_flag::ALLOW_SNAPS;
+        let old = MdsMap {
+            max_mds: 2,
+            ever_allowed_features: flags.try_into().expect("a byte"),
+            flags: fs_flag::ALLOW_SNAPS,
+            ..MdsMap::default()
+        };
+        assert!(old_snapshots(&old).is_some());
+        assert!(old_snapshots(&MdsMap { max_mds: 1, ..old.clone() }).is_none());
+        assert!(old_snapshots(&MdsMap { flags: old.flags | fs_flag::ALLOW_MULTIMDS_SNAPS, ..old }).is_none());
+    }
+
+    #[test]
+    fn every_complaint_of_servers_has_its_code() {
+        let codes: Vec<&str> = (1..=13).filter_map(kind).map(|(code, _)| code).collect();
+        let expected = [
+            "MDS_TRIM",
+            "MDS_CLIENT_RECALL",
+            "MDS_CLIENT_LATE_RELEASE",
+            "MDS_CLIENT_RECALL_MANY",
+            "MDS_CLIENT_LATE_RELEASE_MANY",
+            "MDS_CLIENT_OLDEST_TID",
+            "MDS_CLIENT_OLDEST_TID_MANY",
+            "MDS_DAMAGE",
+            "MDS_READ_ONLY",
+            "MDS_SLOW_REQUEST",
+            "MDS_CACHE_OVERSIZED",
+            "MDS_SLOW_METADATA_IO",
+            "MDS_CLIENTS_LAGGY",
+        ];
+        assert_eq!((codes, kind(14)), (expected.to_vec(), None));
+    }
+}

@@ -1,12 +1,11 @@
-//! Checks on OSDs and pools, by the OSDMap.
+//! Checks on OSDs, by the OSDMap and by what they say of themselves.
 
 use super::{Check, Severity, plural};
 use crate::osd::{BootRefusal, view};
 use crate::state::State;
-use nacre_maps::{OsdMap, Pool, flags};
-use nacre_mgr::pgmap::Digest;
+use nacre_maps::{OsdMap, flags};
 use nacre_msg::stats::{OsdStat, SlowOps, osd_alert};
-use nacre_types::{OsdId, PoolId};
+use nacre_types::OsdId;
 use std::collections::BTreeMap;
 
 /// Flags that an operator set and may have forgotten.
@@ -25,7 +24,7 @@ const TEMPORARY_FLAGS: u32 = flags::osdmap::PAUSE_READ
     | flags::osdmap::NOSNAPTRIM
     | flags::osdmap::NOREBALANCE;
 
-pub(super) fn checks(state: &State, map: &OsdMap, digest: &Digest) -> Vec<Check> {
+pub(super) fn checks(state: &State, map: &OsdMap) -> Vec<Check> {
     let mut out = down_checks(map);
     out.extend(fullness_checks(map));
     out.extend(flags_check(map));
@@ -33,8 +32,8 @@ pub(super) fn checks(state: &State, map: &OsdMap, digest: &Digest) -> Vec<Check>
     out.extend(refused_check(state, map));
     out.extend(alert_checks(state, map));
     out.extend(slow_ops(state, map));
+    out.extend(too_many_repairs(state, map));
     out.extend(too_few(state, map));
-    out.extend(pool_checks(state, map, digest));
     out
 }
 
@@ -57,27 +56,32 @@ fn down_checks(map: &OsdMap) -> Vec<Check> {
     let line = |osd: &OsdId| format!("osd.{osd} ({}) is down", place(map, *osd));
     let lines = down.iter().map(line).collect();
     let mut out = vec![Check::new("OSD_DOWN", Severity::Warn, format!("{} osds down", down.len()), lines)];
-    out.extend(subtree_down(map, &down, "host", "OSD_HOST_DOWN"));
-    out.extend(subtree_down(map, &down, "root", "OSD_ROOT_DOWN"));
+    let of_in = map.osds().filter(|osd| map.is_in(*osd));
+    let places: Vec<(BTreeMap<String, String>, bool)> =
+        of_in.map(|osd| (view::location(&map.crush, osd), map.is_down(osd))).collect();
+    let kinds = map.crush.type_names.iter().filter(|(kind, _)| **kind > 0);
+    out.extend(kinds.filter_map(|(_, kind)| subtree_down(&places, kind)));
     out
 }
 
-/// Buckets of one type all of whose OSDs are down.
-fn subtree_down(map: &OsdMap, down: &[OsdId], kind: &str, code: &'static str) -> Option<Check> {
-    let mut buckets: BTreeMap<String, (usize, usize)> = BTreeMap::new();
-    for osd in map.osds().filter(|osd| map.is_in(*osd)) {
-        if let Some(name) = view::location(&map.crush, osd).remove(kind) {
+/// Buckets of one type all of whose OSDs are down: `OSD_HOST_DOWN`, `OSD_RACK_DOWN` and so on. Of each OSD that is in: where it stands, and
+/// whether it is down.
+fn subtree_down(places: &[(BTreeMap<String, String>, bool)], kind: &str) -> Option<Check> {
+    let mut buckets: BTreeMap<&str, (usize, usize)> = BTreeMap::new();
+    for (place, is_down) in places {
+        if let Some(name) = place.get(kind) {
             let (all, dead) = buckets.entry(name).or_default();
             *all += 1;
-            *dead += usize::from(down.contains(&osd));
+            *dead += usize::from(*is_down);
         }
     }
     buckets.retain(|_, (all, dead)| all == dead);
     let osds: usize = buckets.values().map(|(all, _)| all).sum();
-    let line = |(name, (all, _)): (&String, &(usize, usize))| format!("{kind} {name} ({all} osds) is down");
+    let line = |(name, (all, _)): (&&str, &(usize, usize))| format!("{kind} {name} ({all} osds) is down");
     let lines: Vec<String> = buckets.iter().map(line).collect();
     let plural_kind = format!("{kind}s");
     let summary = format!("{} ({osds} osds) down", plural(buckets.len(), kind, &plural_kind));
+    let code = format!("OSD_{}_DOWN", kind.to_uppercase());
     (!lines.is_empty()).then(|| Check::new(code, Severity::Warn, summary, lines))
 }
 
@@ -156,6 +160,18 @@ fn slow_ops(state: &State, map: &OsdMap) -> Option<Check> {
     Some(Check::new("SLOW_OPS", Severity::Warn, summary, Vec::new()).counting(1))
 }
 
+/// Devices that give back other data than was written, again and again, will be past repair one day.
+fn too_many_repairs(state: &State, map: &OsdMap) -> Option<Check> {
+    let repairs_max = state.config.number_of_monitor("mon_osd_warn_num_repaired", 10.0);
+    let stats = state.stats.pgs.osds().filter(|(osd, _)| map.is_up(*osd));
+    let repaired = stats.map(|(osd, stat)| (osd, stat.num_shards_repaired));
+    let many = repaired.filter(|(_, count)| *count as f64 > repairs_max);
+    let lines: Vec<String> =
+        many.map(|(osd, count)| format!("osd.{osd} had {count} reads repaired")).collect();
+    let summary = format!("Too many repaired reads on {} OSDs", lines.len());
+    (!lines.is_empty()).then(|| Check::new("OSD_TOO_MANY_REPAIRS", Severity::Warn, summary, lines))
+}
+
 /// OSDs have seen epochs that this monitor has not made.
 fn ahead_check(state: &State) -> Option<Check> {
     let newest = state.osd.published().epoch;
@@ -186,63 +202,4 @@ fn too_few(state: &State, map: &OsdMap) -> Option<Check> {
     let summary = format!("OSD count {count} < osd_pool_default_size {wanted}");
     let missing = (count as f64) < wanted;
     missing.then(|| Check::new("TOO_FEW_OSDS", Severity::Warn, summary, Vec::new()).counting(1))
-}
-
-fn name(map: &OsdMap, id: PoolId) -> &str {
-    map.pool_name(id).unwrap_or_default()
-}
-
-fn pools_with(map: &OsdMap, flag: u64) -> impl Iterator<Item = (PoolId, &Pool)> {
-    map.pools.iter().filter(move |(_, pool)| pool.has_flag(flag)).map(|(id, pool)| (*id, pool))
-}
-
-fn pool_checks(state: &State, map: &OsdMap, digest: &Digest) -> Vec<Check> {
-    let full = |(id, pool): (PoolId, &Pool)| {
-        let why = if pool.has_flag(flags::pool::FULL_QUOTA) { "running out of quota" } else { "no space" };
-        format!("pool '{}' is full ({why})", name(map, id))
-    };
-    let lists = [
-        ("POOL_FULL", "pool(s) full", pools_with(map, flags::pool::FULL).map(full).collect::<Vec<_>>()),
-        (
-            "POOL_BACKFILLFULL",
-            "pool(s) backfillfull",
-            pools_with(map, flags::pool::BACKFILLFULL)
-                .map(|(id, _)| format!("pool '{}' is backfillfull", name(map, id)))
-                .collect(),
-        ),
-        (
-            "POOL_NEARFULL",
-            "pool(s) nearfull",
-            pools_with(map, flags::pool::NEARFULL)
-                .map(|(id, _)| format!("pool '{}' is nearfull", name(map, id)))
-                .collect(),
-        ),
-        ("POOL_NO_REDUNDANCY", "pool(s) have no replicas configured", without_redundancy(state, map)),
-        ("POOL_APP_NOT_ENABLED", "pool(s) without an application", without_application(map, digest)),
-    ];
-    let check = |(code, what, mut lines): (&'static str, &str, Vec<String>)| {
-        let summary = format!("{} {what}", lines.len());
-        if code == "POOL_APP_NOT_ENABLED" {
-            lines.push(APPLICATION_HINT.to_owned()); // a line more, not a pool more
-        }
-        Check::new(code, Severity::Warn, summary, lines)
-    };
-    lists.into_iter().filter(|(.., lines)| !lines.is_empty()).map(check).collect()
-}
-
-const APPLICATION_HINT: &str =
-    "'ceph osd pool application enable POOL APP' names it: cephfs, rbd, rgw, or a word of your own.";
-
-fn without_redundancy(state: &State, map: &OsdMap) -> Vec<String> {
-    if !state.config.flag_of_monitor("mon_warn_on_pool_no_redundancy") {
-        return Vec::new();
-    }
-    let single = map.pools.iter().filter(|(_, pool)| pool.is_replicated() && pool.size == 1);
-    single.map(|(id, _)| format!("pool '{}' has no replicas configured", name(map, *id))).collect()
-}
-
-fn without_application(map: &OsdMap, digest: &Digest) -> Vec<String> {
-    let used = |id: &PoolId| digest.pools.get(id).is_some_and(|sum| sum.stats.num_objects > 0);
-    let silent = map.pools.iter().filter(|(id, pool)| pool.application_metadata.is_empty() && used(id));
-    silent.map(|(id, _)| format!("application not enabled on pool '{}'", name(map, *id))).collect()
 }

@@ -57,7 +57,7 @@ pub(super) fn checks(state: &State, map: &OsdMap, digest: &Digest) -> Vec<Check>
         GROUPS.iter().filter_map(|group| group_check(group, pgs, map, digest)).collect();
     out.extend(availability(pgs, map, digest));
     out.extend(degraded(pgs, map, digest));
-    out.extend(objects(pgs, map, digest));
+    out.extend(objects(state, map, digest));
     out
 }
 
@@ -135,15 +135,17 @@ fn degraded(pgs: &PgMap, map: &OsdMap, digest: &Digest) -> Option<Check> {
     Some(Check::new("PG_DEGRADED", Severity::Warn, summary, lines).counting(count))
 }
 
-fn objects(pgs: &PgMap, map: &OsdMap, digest: &Digest) -> Vec<Check> {
-    let stats = &digest.sum.stats;
+fn objects(state: &State, map: &OsdMap, digest: &Digest) -> Vec<Check> {
+    let (pgs, stats) = (state.shown_pgs(), &digest.sum.stats);
     let mut out = Vec::new();
     let mut add = |code, severity, count: i64, summary: String, lines: Vec<String>| {
         if count > 0 {
             out.push(Check::new(code, severity, summary, lines).counting(count));
         }
     };
-    let misplaced = stats.num_objects_misplaced;
+    // Copies that are on their way to another place are as many as they should be.
+    let is_asked = state.config.flag_of_monitor("mon_warn_on_misplaced");
+    let misplaced = if is_asked { stats.num_objects_misplaced } else { 0 };
     add(
         "OBJECT_MISPLACED",
         Severity::Warn,

@@ -543,8 +543,24 @@ fn servers_and_ranks_that_are_missing_are_health_checks() {
         ),
         "{detail}"
     );
+    // Each complaint is a check, while the server says so.
+    for kind in 1..=14 {
+        m.beacon.health = vec![MdsHealthMetric { kind, severity: 1, ..Default::default() }];
+        m.send(&mut world);
+        let raised = codes(&mut world);
+        assert_eq!((raised.len(), raised[0] == "MDS_UNKNOWN"), (1, kind == 14), "{raised:?}");
+    }
     m.beacon.health.clear();
     m.send(&mut world);
+    assert!(codes(&mut world).is_empty());
+    for (value, count) in [("true", 1), ("false", 0)] {
+        let set = format!(
+            r#"{{"prefix":"fs set","fs_name":"a","var":"inline_data","val":"{value}","yes_i_really_really_mean_it":true}}"#
+        );
+        told(&mut world, admin, &set);
+        let is_inline = |code: &&String| *code == "FS_INLINE_DATA_DEPRECATED";
+        assert_eq!(codes(&mut world).iter().filter(is_inline).count(), count);
+    }
     let _other = Server::start(&mut world, "n");
     world.pass(SECOND);
     told(&mut world, admin, r#"{"prefix":"mds fail","role_or_gid":"n"}"#);

@@ -175,6 +175,23 @@ fn the_tool_learns_the_managers_commands_and_the_monitor_does_not_answer_for_its
 }
 
 #[test]
+fn a_manager_that_does_not_serve_is_a_health_check_until_it_does() {
+    let mut world = World::new(1);
+    let admin = world.connect(ADMIN);
+    let mut x = Manager::start(&mut world, "x");
+    let is_said = |world: &mut World| {
+        json(world, admin, r#"{"prefix":"health","format":"json"}"#)["checks"].get("MGR_DOWN").is_some()
+    };
+    x.lives_for(&mut world, 55);
+    assert!(!is_said(&mut world), "it may load its modules");
+    x.lives_for(&mut world, 10);
+    assert!(is_said(&mut world));
+    x.becomes_available(&mut world);
+    x.lives_for(&mut world, 2);
+    assert!(!is_said(&mut world));
+}
+
+#[test]
 fn our_own_takes_over_within_four_seconds_of_a_dead_one_and_shuts_it_out() {
     let mut world = World::new(1);
     let mut x = Manager::start(&mut world, "x");

@@ -171,3 +171,48 @@ fn what_osds_report_is_shown_and_gone_with_them() {
     world.event(crate::Event::Closed { session: osd });
     assert!(!page(&world).contains("ceph_osd_op_r{"), "it is gone");
 }
+
+/// `osd status` shows what clients did each second between an OSD's last two reports.
+#[test]
+fn what_clients_do_with_an_osd_is_the_difference_of_its_reports() {
+    let mut world = World::new(2);
+    world.boot_all(2);
+    let admin = world.connect(ADMIN);
+    let osd = world.connect_manager("osd.0");
+    let stats = world.connect("osd.0");
+    let mut report = nacre_msg::PgStats { fsid: world.mon.fsid(), ..nacre_msg::PgStats::default() };
+    (report.osd_stat.statfs.total, report.osd_stat.statfs.available) = (10 << 30, 7 << 30);
+    world.message(stats, 0, report);
+    world.message(osd, 0, MgrOpen { daemon_name: "0".to_owned(), ..MgrOpen::default() });
+    let kind = counter_kind::U64 | counter_kind::COUNTER;
+    let paths = ["osd.op_in_bytes", "osd.op_out_bytes", "osd.op_r", "osd.op_w"];
+    let declared = |path: &&str| PerfCounterType {
+        path: (*path).to_owned(),
+        kind,
+        priority: 5,
+        ..PerfCounterType::default()
+    };
+    for (declare_types, values) in
+        [(paths.iter().map(declared).collect(), [0; 4]), (Vec::new(), [40_960, 4096, 50, 10])]
+    {
+        let values = paths.iter().zip(values).map(|(path, value)| (*path, (kind, value, 0)));
+        let packed = pack_counters(&values.collect());
+        let daemon_name = "0".to_owned();
+        world.message(osd, 0, MgrReport { daemon_name, declare_types, packed, ..MgrReport::default() });
+        world.pass(Duration::from_secs(5));
+    }
+    let text = |world: &mut World, ask: &str| {
+        let ack = world.ask(admin, ask).expect("an answer");
+        (ack.result, String::from_utf8(ack.data.to_bytes().to_vec()).expect("text"))
+    };
+    let (result, shown) = text(&mut world, r#"{"prefix":"osd status"}"#);
+    assert_eq!((result, shown.lines().count()), (0, 3), "{shown}");
+    let cells: Vec<&str> = shown.lines().nth(1).expect("a line").split_whitespace().collect();
+    let expected =
+        ["0", "host0", "3.0", "GiB", "7.0", "GiB", "2", "8.0", "KiB", "10", "819", "B", "exists,up"];
+    assert_eq!(cells, expected, "{shown}");
+    let (_, of_host) = text(&mut world, r#"{"prefix":"osd status","bucket":"host1","format":"json"}"#);
+    let of_host: serde_json::Value = serde_json::from_str(&of_host).expect("JSON");
+    assert_eq!((of_host["OSDs"].as_array().map(Vec::len), &of_host["OSDs"][0]["id"]), (Some(1), &1.into()));
+    assert_eq!(text(&mut world, r#"{"prefix":"osd status","bucket":"nowhere"}"#).0, Errno::ENOENT.negated());
+}

@@ -11,6 +11,8 @@ mod file_systems;
 mod file_systems_watch;
 mod front;
 mod fullness;
+mod health;
+mod health_document;
 mod limits;
 mod managers;
 mod measured;

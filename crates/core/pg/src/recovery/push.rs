@@ -215,7 +215,9 @@ impl Recovery {
             self.receiving.insert(object.clone(), next.clone());
         }
         let begins = next.is_some() && at == PartCursor::Start;
-        if begins && state.info.covers(&object) && state.missing.need(&object).is_none() {
+        let replaces = state.info.covers(&object) && state.missing.need(&object).is_none();
+        state.stamps.repaired_objects += u64::from(replaces && at == PartCursor::Start);
+        if begins && replaces {
             // A copy that was there and is replaced: it must not be taken for whole after a crash.
             state.missing.insert(object.clone(), version);
             state.note_missing(&mut txn, &object, version);

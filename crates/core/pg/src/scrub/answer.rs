@@ -30,6 +30,7 @@ impl Scrub {
             Ok(objects) => {
                 let reply = ScrubReply { header: state.header(), tid: request.tid, objects };
                 if from == state.whoami {
+                    self.note_large_omaps(&so_far);
                     return self.on_reply(state, cx, from, reply);
                 }
                 state.send(cx, from, reply);

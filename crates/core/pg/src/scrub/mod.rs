@@ -8,6 +8,9 @@
 
 mod answer;
 mod chunks;
+mod due;
+
+pub use due::{ScrubDue, ScrubIntervals};
 
 use crate::Cx;
 use crate::digest::Digests;
@@ -30,15 +33,6 @@ pub(crate) const TRIES: u32 = 3;
 /// How long a member's answer may stay out, at first.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// How often copies are compared without an order.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ScrubIntervals {
-    /// Sizes, attributes and versions: `osd_scrub_min_interval`, and up to half as long again.
-    pub shallow: Duration,
-    /// All data: `osd_deep_scrub_interval`.
-    pub deep: Duration,
-}
-
 /// A scrub under way.
 #[derive(Debug)]
 struct ScrubRun {
@@ -60,6 +54,8 @@ struct ScrubRun {
     patience: Duration,
     lists: BTreeMap<OsdId, Vec<ScrubObject>>,
     errors: u64,
+    /// Objects of this copy whose omaps are large, of a deep scrub.
+    large_omap: BTreeSet<HObject>,
 }
 
 /// The scrub of one PG, at its primary.
@@ -92,6 +88,7 @@ impl Scrub {
 
 /// Keys of a pool's own intervals. Ceph `pool_opts_t::key_t` at v16.2.15.
 const POOL_SCRUB_MIN_INTERVAL: i32 = 0;
+const POOL_SCRUB_MAX_INTERVAL: i32 = 1;
 const POOL_DEEP_SCRUB_INTERVAL: i32 = 2;
 
 impl Scrub {
@@ -100,13 +97,8 @@ impl Scrub {
         state.is_primary() && (self.is_running() || self.wanted.is_some())
     }
 
-    /// When it was time to compare the copies without an order, and whether deeply: see [`crate::Pg::scrub_due`].
-    pub(crate) fn due(
-        &self,
-        state: &PgState,
-        wall: UTime,
-        intervals: &ScrubIntervals,
-    ) -> Option<(UTime, bool)> {
+    /// The scrub that it is time for without an order: see [`crate::Pg::scrub_due`].
+    pub(crate) fn due(&self, state: &PgState, wall: UTime, intervals: &ScrubIntervals) -> Option<ScrubDue> {
         if self.is_wanted(state) || !state.is_primary() || !state.is_clean() || !state.is_active() {
             return None;
         }
@@ -117,16 +109,24 @@ impl Scrub {
             Some(PoolOption::Float(interval)) if *interval > 0.0 => nacre_types::seconds(*interval),
             _ => usual,
         };
-        let deep_at = history.last_deep_scrub_stamp.after(of_pool(POOL_DEEP_SCRUB_INTERVAL, intervals.deep));
-        let shallow = of_pool(POOL_SCRUB_MIN_INTERVAL, intervals.shallow);
-        if deep_at <= wall && !held(flags::osdmap::NODEEP_SCRUB, flags::pool::NODEEP_SCRUB) {
-            return Some((deep_at, true));
+        let intervals = ScrubIntervals {
+            shallow: of_pool(POOL_SCRUB_MIN_INTERVAL, intervals.shallow),
+            longest: of_pool(POOL_SCRUB_MAX_INTERVAL, intervals.longest),
+            deep: of_pool(POOL_DEEP_SCRUB_INTERVAL, intervals.deep),
+        };
+        let held = (
+            held(flags::osdmap::NOSCRUB, flags::pool::NOSCRUB),
+            held(flags::osdmap::NODEEP_SCRUB, flags::pool::NODEEP_SCRUB),
+        );
+        let stamps = (history.last_scrub_stamp, history.last_deep_scrub_stamp);
+        intervals.due(state.spg.pg, stamps, held, wall)
+    }
+
+    /// This copy's part of a chunk was read.
+    fn note_large_omaps(&mut self, read: &Digests) {
+        if let Some(running) = &mut self.running {
+            running.large_omap.extend(read.large_omaps().cloned());
         }
-        // PGs that were made together need not be compared together: each waits longer, by up to a half.
-        let spread = nacre_types::hash::rjenkins(&state.spg.pg.seed.to_le_bytes()) % 1024;
-        let at = history.last_scrub_stamp.after(shallow + shallow * spread / 2048);
-        let due = at <= wall && !held(flags::osdmap::NOSCRUB, flags::pool::NOSCRUB);
-        due.then_some((at, false))
     }
 
     /// Begins a scrub, or remembers to do so once the PG is clean.
@@ -161,6 +161,7 @@ impl Scrub {
             patience: PATIENCE,
             lists: BTreeMap::new(),
             errors: 0,
+            large_omap: BTreeSet::new(),
         });
         self.next_chunk(state, cx, HObject::MIN)
     }
@@ -271,6 +272,7 @@ impl Scrub {
         (history.last_scrub, history.last_scrub_stamp) = (state.info.last_update, cx.wall);
         if running.deep {
             (history.last_deep_scrub, history.last_deep_scrub_stamp) = (state.info.last_update, cx.wall);
+            state.stamps.large_omap_objects = running.large_omap.len() as u64;
         }
         if running.errors == 0 {
             history.last_clean_scrub_stamp = cx.wall;

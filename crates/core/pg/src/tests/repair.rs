@@ -53,7 +53,49 @@ fn a_read_of_a_damaged_copy_is_answered_from_another_and_repairs_it() {
         pass(&mut world);
         assert_eq!(state(&mut world), "active+clean");
         world.assert_equal_copies();
+        assert_eq!((0..3).map(|osd| repaired(&mut world, osd)).collect::<Vec<_>>(), [1, 0, 0]);
     }
+}
+
+/// How many objects an OSD says that it was brought anew.
+fn repaired(world: &mut World, osd: i32) -> u64 {
+    world.pg(osd).map_or(0, |pg| pg.repaired_objects())
+}
+
+/// The count is that of the OSD whose copy was damaged, which leads nothing here.
+#[test]
+fn a_copy_of_a_replica_that_is_repaired_counts_there() {
+    for bytes in [1000, 2 << 20] {
+        let mut world = filled(3, bytes);
+        let primary = world.primary();
+        let replica = (0..3).find(|osd| *osd != primary).expect("three OSDs");
+        world.disk(replica).spoil(head("o3"));
+        repair(&mut world);
+        let counts: Vec<u64> = (0..3).map(|osd| repaired(&mut world, osd)).collect();
+        assert_eq!((counts.iter().sum::<u64>(), repaired(&mut world, replica)), (1, 1), "{counts:?}");
+    }
+}
+
+/// Deep scrubs count objects whose omaps are too large, until they are smaller.
+#[test]
+fn deep_scrubs_count_objects_with_large_omaps() {
+    let mut world = filled(4, 10);
+    let deep_scrub = |world: &mut World| {
+        let primary = world.primary();
+        world.event(primary, Event::Scrub { deep: true, repair: false });
+        pass(world);
+        let wall = nacre_types::UTime::from_unix(Duration::from_nanos(world.now.0));
+        let stat = world.pg(primary).and_then(|pg| pg.stat(wall)).expect("it leads");
+        stat.stats.sum.num_large_omap_objects
+    };
+    for keys in [0..100_000, 100_000..200_000] {
+        world.call(0, "o1", vec![super::sizes::omap_set(keys, 1)]);
+    }
+    assert_eq!(deep_scrub(&mut world), 0, "200,000 keys");
+    world.call(0, "o1", vec![super::sizes::omap_set(200_000..200_001, 1)]);
+    assert_eq!(deep_scrub(&mut world), 1);
+    world.call(0, "o1", vec![SubOp::new(nacre_msg::osd_op::code::OMAPCLEAR)]);
+    assert_eq!(deep_scrub(&mut world), 0);
 }
 
 #[test]

@@ -2,12 +2,14 @@
 //! `cargo test -p nacre-interop --test all rados::` runs those of one file.
 
 mod admin_sockets;
+mod alerts;
 mod autoscaler;
 mod balancer;
 mod bench;
 mod caps;
 mod cli;
 mod client;
+mod crashes;
 mod doctor;
 mod erasure;
 mod fail_slow;

@@ -59,6 +59,21 @@ fn scrubs_come_as_the_options_say() {
     let last = scrubs(&world);
     world.run_for(minute);
     assert_eq!(scrubs(&world), last, "not in this hour");
+
+    set(&mut world, "osd_scrub_end_hour", &((hour + 2) % 24).to_string());
+    let day = (world.client(0).wall().sec / 86_400 + 4) % 7;
+    set(&mut world, "osd_scrub_begin_week_day", &((day + 2) % 7).to_string());
+    set(&mut world, "osd_scrub_end_week_day", &((day + 3) % 7).to_string());
+    world.run_for(10 * SECOND);
+    let last = scrubs(&world);
+    world.run_for(minute);
+    assert_eq!(scrubs(&world), last, "not on this day");
+    set(&mut world, "osd_scrub_max_interval", "10");
+    world.run_for(minute);
+    assert!(
+        scrubs(&world).iter().zip(&last).all(|(now, then)| now.0 > then.0),
+        "what is late waits for no day"
+    );
 }
 
 /// Whether OSD 0 is up so long after its process was killed, or stands still.

@@ -438,7 +438,7 @@ fn crashes_are_kept_until_removed() {
         br#"{"crash_id": "one", "timestamp": "2026-01-01 00:00:00.000000Z", "entity_name": "osd.3"}"#;
     assert_eq!(bench.run(r#"{"prefix": "crash post"}"#, report).code, 0);
     assert_eq!(bench.run(r#"{"prefix": "crash post"}"#, b"{}").code, Errno::EINVAL.negated());
-    assert_eq!(bench.ask(r#"{"prefix": "crash stat"}"#), "1 crashes recorded\n");
+    assert!(bench.ask(r#"{"prefix": "crash stat"}"#).starts_with("1 crashes recorded\n"));
     assert!(bench.ask(r#"{"prefix": "crash ls", "format": "json"}"#).contains(r#""crash_id":"one""#));
     assert_eq!(bench.ask(r#"{"prefix": "crash info", "id": "one"}"#).as_bytes(), report);
     bench.ask(r#"{"prefix": "crash rm", "id": "one"}"#);

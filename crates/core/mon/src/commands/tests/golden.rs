@@ -97,7 +97,9 @@ fn feed(bench: &mut Bench) {
                 let pg = PgId::new(*id, seed);
                 let set = map.pg_to_up_acting(pg);
                 if set.acting_primary == osd {
-                    report.pg_stat.insert(pg, pg_stat(set.up, osd, *id == GOLDEN && seed == 0));
+                    let mut stat = pg_stat(set.up, osd, *id == GOLDEN && seed == 0);
+                    (stat.last_scrub_stamp, stat.last_deep_scrub_stamp) = (bench.wall, bench.wall);
+                    report.pg_stat.insert(pg, stat);
                 }
             }
         }
