@@ -5,7 +5,7 @@ use nacre_types::{UTime, Uuid};
 use std::sync::Arc;
 
 /// A cluster of hosts with OSDs of such weights, in TiB, with a failure domain of `domain`.
-fn cluster(hosts: &[Vec<f64>], domain: &str) -> OsdMap {
+pub(crate) fn cluster(hosts: &[Vec<f64>], domain: &str) -> OsdMap {
     let mut map = OsdMap::fresh(Uuid::default(), UTime::ZERO, domain);
     let count: usize = hosts.iter().map(Vec::len).sum();
     map.set_max_osd(count);
@@ -29,7 +29,7 @@ fn cluster(hosts: &[Vec<f64>], domain: &str) -> OsdMap {
     map
 }
 
-fn add_pool(map: &mut OsdMap, id: i64, pg_num: u32, size: u8) {
+pub(crate) fn add_pool(map: &mut OsdMap, id: i64, pg_num: u32, size: u8) {
     let pool = Pool { kind: PoolKind::Replicated, pg_num, pgp_num: pg_num, size, ..Pool::default() };
     map.pools.insert(id, pool);
 }
@@ -55,7 +55,7 @@ fn loads(map: &OsdMap, bytes: &dyn Fn(PgId) -> u64) -> Vec<Load> {
 }
 
 /// Plans are carried out until there are none; how many copies moved.
-fn balance(map: &mut OsdMap, bytes: &dyn Fn(PgId) -> u64) -> usize {
+pub(crate) fn balance(map: &mut OsdMap, bytes: &dyn Fn(PgId) -> u64) -> usize {
     let mut moves = 0;
     for _ in 0..2000 {
         let before = loads(map, bytes);
