@@ -157,7 +157,7 @@ impl OsdMap {
         }
         let takes = |osd: OsdId| {
             let affinity = self.primary_affinity(osd);
-            affinity >= WEIGHT_ONE || hash2(input, osd.cast_unsigned()) >> 16 < affinity
+            affinity >= WEIGHT_ONE || refusal(input, osd) < affinity
         };
         let willing = up.iter().position(|osd| there(osd) && takes(*osd));
         let Some(chosen) = willing.or_else(|| up.iter().position(there)) else { return };
@@ -169,11 +169,28 @@ impl OsdMap {
         }
     }
 
+    /// Who may lead a PG, in the order in which they are asked, each with the number that decides: it leads when its primary affinity (of
+    /// [`WEIGHT_ONE`]) is above it, and none before it does. Holes and OSDs that are down are left out.
+    #[must_use]
+    pub fn primary_candidates(&self, pg: PgId) -> Vec<(OsdId, u32)> {
+        let Some(pool) = self.pool(pg.pool).filter(|pool| pg.seed < pool.pg_num) else { return Vec::new() };
+        let input = pool.crush_input(pg);
+        let mut up = self.raw(pool, pg, input);
+        self.apply_upmap(pg, &mut up);
+        let there = up.iter().filter(|osd| **osd != ITEM_NONE && self.is_up(**osd));
+        there.map(|osd| (*osd, refusal(input, *osd))).collect()
+    }
+
     fn temp(&self, pool: &Pool, pg: PgId) -> Items {
         let mut set = self.pg_temp.get(&pg).map_or_else(Items::new, |set| Items::from_slice(set));
         filter(pool, &mut set, |osd| self.is_up(osd));
         set
     }
+}
+
+/// An OSD of this primary affinity or a lower one does not want to lead the PG of this input.
+fn refusal(input: u32, osd: OsdId) -> u32 {
+    hash2(input, osd.cast_unsigned()) >> 16
 }
 
 /// The full 32-bit hash that places an object: the locator's, if it has one, else that of key or name.

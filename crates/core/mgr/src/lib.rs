@@ -10,6 +10,7 @@ mod images;
 pub mod metrics;
 mod network;
 pub mod pgmap;
+pub mod primaries;
 mod services;
 mod sessions;
 pub mod slow_devices;

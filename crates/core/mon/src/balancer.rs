@@ -39,5 +39,5 @@ pub(crate) fn module() -> ModuleInfo {
     let mut sleep = option(SLEEP_INTERVAL, KIND_UINT, "60", "Seconds between two looks");
     (sleep.min, sleep.max) = ("1".to_owned(), "86400".to_owned());
     let active = option(ACTIVE, KIND_BOOL, "true", "Whether copies of PGs are moved");
-    own_module::module("balancer", [active, mode, sleep])
+    own_module::module("balancer", [active, mode, crate::primaries::option(), sleep])
 }

@@ -94,6 +94,7 @@ fn is_same(one: &OsdMap, other: &OsdMap) -> bool {
         || Arc::ptr_eq(&one.crush, &other.crush)
             && one.osd_weight == other.osd_weight
             && (one.osd_state == other.osd_state && one.pg_upmap == other.pg_upmap)
+            && one.osd_primary_affinity == other.osd_primary_affinity
             && one.pg_upmap_items == other.pg_upmap_items
             && numbers(one) == numbers(other)
 }
@@ -112,10 +113,11 @@ impl Mon {
         let is_wanted =
             self.state.mgr.own_is_active() && is_active(&self.state) && mode(&self.state) == "upmap";
         if !is_wanted {
-            self.state.balancer.planner = None;
+            (self.state.balancer.planner, self.state.primaries.planner) = (None, None);
             return;
         }
-        if self.state.balancer.planner.is_none() && cx.now >= due {
+        let is_planning = self.state.balancer.planner.is_some() || self.state.primaries.planner.is_some();
+        if !is_planning && cx.now >= due {
             self.state.balancer.next = Some(cx.now + period);
             self.state.balancer.started = Some(cx.wall);
             self.state.balancer.is_even = false;
@@ -126,20 +128,49 @@ impl Mon {
         }
         if let Some(planner) = self.state.balancer.planner.take() {
             self.go_on(planner, cx.wall);
+        } else if let Some(planner) = self.state.primaries.planner.take() {
+            self.go_on_with_primaries(planner, cx.wall);
         }
+    }
+
+    /// Why a plan that was begun by `planned` is not to be carried out.
+    fn is_off(&self, planned: &OsdMap, map: &OsdMap) -> Option<String> {
+        let changed = (!is_same(planned, map)).then(|| "the map has changed meanwhile".to_owned());
+        changed.or_else(|| obstacle(&self.state, map))
     }
 
     /// A slice of a plan, and what it says once it is made.
     fn go_on(&mut self, mut planner: Planner, wall: UTime) {
         let map = Arc::clone(self.state.osd.map());
-        let changed = (!is_same(planner.map(), &map)).then(|| "the map has changed meanwhile".to_owned());
-        if let Some(why) = changed.or_else(|| obstacle(&self.state, &map)) {
+        if let Some(why) = self.is_off(planner.map(), &map) {
             self.state.balancer.result = format!("Nothing moves: {why}");
             return;
         }
         match planner.step(SLICE_WORK) {
-            Some(plan) => self.state.balancer.result = self.carry_out(plan, planner.before(), wall),
+            Some(plan) => {
+                self.state.balancer.result = self.carry_out(plan, planner.before(), wall);
+                // Copies first: whoever moves one may change who leads it.
+                if self.state.balancer.is_even {
+                    self.begin_primaries(&map, wall);
+                }
+            }
             None => self.state.balancer.planner = Some(planner),
+        }
+    }
+
+    /// Likewise of primaries.
+    fn go_on_with_primaries(&mut self, mut planner: nacre_mgr::primaries::Planner, wall: UTime) {
+        let map = Arc::clone(self.state.osd.map());
+        if let Some(why) = self.is_off(planner.map(), &map) {
+            self.state.balancer.result = format!("Nothing moves: {why}");
+            return;
+        }
+        let Some(plan) = planner.step(SLICE_WORK) else {
+            self.state.primaries.planner = Some(planner);
+            return;
+        };
+        if let Some(result) = self.carry_out_primaries(&plan, &map, wall) {
+            (self.state.balancer.result, self.state.balancer.is_even) = (result, false);
         }
     }
 

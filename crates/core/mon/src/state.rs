@@ -18,6 +18,7 @@ use crate::monitor_facts::{self, MonitorFacts};
 use crate::monmap::MonMaps;
 use crate::mutes::Health;
 use crate::osd::{OsdMaps, OsdMapsError};
+use crate::primaries::Primaries;
 use crate::quorum_view::QuorumView;
 use crate::recovery::Recovery;
 use crate::servicemap::ServiceMaps;
@@ -90,6 +91,8 @@ pub struct State {
     pub autoscaler: Autoscaler,
     /// What the balancer did last.
     pub balancer: Balancer,
+    /// Primary affinities that the balancer has set.
+    pub(crate) primaries: Primaries,
     /// Which OSDs' devices are slow, and what was done about it.
     pub(crate) slow_osds: SlowOsds,
     /// What OSDs reported to us as the manager: PG states, usage, performance.
@@ -135,6 +138,7 @@ impl State {
             health: Health::open(snapshot)?,
             autoscaler: Autoscaler::default(),
             balancer: Balancer::default(),
+            primaries: Primaries::open(snapshot)?,
             slow_osds: SlowOsds::open(snapshot)?,
             stats: nacre_mgr::Mgr::default(),
             kept_stats: KeptStats::open(snapshot)?,
@@ -187,6 +191,7 @@ impl State {
             || self.kept_stats.is_dirty()
             || self.recovery.is_dirty()
             || self.health.is_dirty()
+            || self.primaries.is_dirty()
             || self.slow_osds.is_dirty()
     }
 
@@ -220,6 +225,7 @@ impl State {
         self.kept_stats.flush(&mut batch);
         self.recovery.flush(&mut batch);
         self.health.flush(&mut batch);
+        self.primaries.flush(&mut batch);
         self.slow_osds.flush(&mut batch);
         self.log.flush(&mut batch);
         batch

@@ -1,21 +1,17 @@
 //! `nacre bench compare`: two sides in alternation, or two files of results, and a verdict per cell.
 
 use crate::driver::Driver;
-use crate::figures::{Metric, median};
-use crate::finding::Finding;
+use crate::finding::{findings, is_alternating, show};
+use crate::judging::Judging;
 use crate::load::Load;
-use crate::results::{Output, Results, Row};
+use crate::results::{Output, Results};
 use crate::session::Session;
-use crate::side::Spec;
-use crate::stats::{Comparison, PAIRS_MAX, Pair, Settings, judge};
+use crate::spec::Spec;
 use crate::{html, table};
 use anyhow::{Result, bail};
 use clap::Args;
 use std::path::Path;
 use std::process::ExitCode;
-
-/// Metrics with a verdict, if nobody says otherwise.
-const METRICS: [Metric; 3] = [Metric::MeanUs, Metric::P99Us, Metric::ServerCpuUs];
 
 /// Options of `nacre bench compare`.
 #[derive(Debug, Args)]
@@ -28,48 +24,24 @@ pub struct Options {
     b: Option<String>,
     #[command(flatten)]
     load: Load,
-    /// Rounds: each runs every cell twice on each side, in the order A B B A, the next B A A B.
-    #[arg(long, default_value_t = 6)]
-    rounds: usize,
-    /// Figures to judge by, as they are called in the results.
-    #[arg(long, value_delimiter = ',', value_parser = parse_metric)]
-    metrics: Vec<Metric>,
-    /// Of 100 verdicts on equal sides, at least so many are not `better` or `worse`.
-    #[arg(long, default_value_t = 98.0)]
-    confidence: f64,
-    /// Percent of difference that is nobody's concern.
-    #[arg(long, default_value_t = 1.0)]
-    margin: f64,
-    /// A run that could not have found a difference of so many percent does not say `same`.
-    #[arg(long, default_value_t = 5.0)]
-    relevant: f64,
+    #[command(flatten)]
+    judging: Judging,
     /// To try the method: hold back answers to side B by so many percent of the time that they took. Only with --client own.
     #[arg(long)]
     planted_delay: Option<f64>,
-    /// Print the verdicts as JSON lines, and nothing else.
-    #[arg(long)]
-    json: bool,
-    /// Exit with status 2 when any verdict is `worse`.
-    #[arg(long)]
-    gate: bool,
     #[command(flatten)]
     output: Output,
 }
 
-fn parse_metric(name: &str) -> Result<Metric, String> {
-    let names = || Metric::ALL.map(Metric::name).join(", ");
-    Metric::parse(name).ok_or_else(|| format!("'{name}' is none of {}", names()))
-}
-
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
-    let settings = settings(options)?;
+    let judging = &options.judging;
+    let settings = judging.settings()?;
     let (results, a, b) = results(options)?;
-    let metrics = if options.metrics.is_empty() { METRICS.to_vec() } else { options.metrics.clone() };
-    let findings = findings(&results, (&a, &b), &metrics, &settings);
+    let findings = findings(&results, (&a, &b), &judging.metrics(), &settings);
     if findings.is_empty() {
         bail!("the sides have no cell and figure in common");
     }
-    if options.json {
+    if judging.json {
         findings.iter().for_each(|finding| println!("{}", finding.to_json()));
     } else {
         print!("\n{}\n{}", table::of(&results), show(&findings, &settings));
@@ -82,19 +54,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     if let Some(path) = &options.output.html {
         html::write(path, &results, &findings)?;
     }
-    let is_worse = findings.iter().any(|finding| finding.verdict() == "worse");
-    Ok(if options.gate && is_worse { ExitCode::from(2) } else { ExitCode::SUCCESS })
-}
-
-fn settings(options: &Options) -> Result<Settings> {
-    if !(50.0..=99.99).contains(&options.confidence) {
-        bail!("--confidence is from 50 to 99.99 percent");
-    }
-    if !(0.0..=100.0).contains(&options.margin) || !(0.0..=1000.0).contains(&options.relevant) {
-        bail!("--margin is from 0 to 100 percent, --relevant from 0 to 1000");
-    }
-    let (confidence, margin) = (options.confidence / 100.0, options.margin / 100.0);
-    Ok(Settings { confidence, margin, relevant: options.relevant / 100.0, ..Settings::default() })
+    Ok(judging.exit_code(&findings))
 }
 
 /// The results of both sides, and what the sides are called in them.
@@ -110,9 +70,7 @@ fn results(options: &Options) -> Result<(Results, String, String)> {
 }
 
 fn measure(options: &Options, a: &Spec, b: &Spec) -> Result<(Results, String, String)> {
-    if options.rounds == 0 || options.rounds > PAIRS_MAX / 2 {
-        bail!("--rounds is from 1 to {}", PAIRS_MAX / 2);
-    }
+    let rounds = options.judging.rounds()?;
     let Output { dir, out, .. } = &options.output;
     let sides = [("a", a), ("b", b)];
     let mut session = Session::open(&options.load, &sides, dir.as_deref(), out.as_deref())?;
@@ -122,14 +80,20 @@ fn measure(options: &Options, a: &Spec, b: &Spec) -> Result<(Results, String, St
         }
         session.planted_delay = Some((1, percent / 100.0));
     }
-    for round in 0..options.rounds {
-        for cell in session.cells.clone() {
-            for (side, repetition) in order(round) {
-                session.measure(side, cell, repetition)?;
-            }
-        }
+    for round in 0..rounds {
+        alternate(&mut session, round)?;
     }
     Ok((session.writer.results.clone(), "a".to_owned(), "b".to_owned()))
+}
+
+/// One round: every cell twice on each of the two sides, in alternation.
+pub(crate) fn alternate(session: &mut Session, round: usize) -> Result<()> {
+    for cell in session.cells.clone() {
+        for (side, repetition) in order(round) {
+            session.measure(side, cell, repetition)?;
+        }
+    }
+    Ok(())
 }
 
 /// Side and repetition, one after the other: A B B A in even rounds, B A A B in odd ones.
@@ -169,80 +133,13 @@ fn read_two(a: &Path, b: &Path) -> Result<(Results, String, String)> {
     Ok((all, "a".to_owned(), "b".to_owned()))
 }
 
-/// Repetitions of the same number, next to each other.
-fn pairs<'a>(results: &'a Results, (a, b): (&str, &str), cell: &str) -> Vec<(&'a Row, &'a Row)> {
-    let others = results.of(b, cell);
-    let partner = |row: &Row| others.iter().copied().find(|other| other.repetition == row.repetition);
-    results.of(a, cell).into_iter().filter_map(|row| Some((row, partner(row)?))).collect()
-}
-
-fn findings(results: &Results, sides: (&str, &str), metrics: &[Metric], settings: &Settings) -> Vec<Finding> {
-    let mut all = Vec::new();
-    for cell in results.cells() {
-        let rows = pairs(results, sides, cell);
-        for metric in metrics {
-            let values: Vec<(f64, f64, bool)> = rows
-                .iter()
-                .filter_map(|(a, b)| {
-                    Some((a.figures.get(*metric)?, b.figures.get(*metric)?, a.began_ms < b.began_ms))
-                })
-                .filter(|(a, b, _)| *a > 0.0 && *b > 0.0)
-                .collect();
-            let pair =
-                |(a, b, a_first): &(f64, f64, bool)| Pair { log_ratio: (b / a).ln(), a_first: *a_first };
-            let pairs: Vec<Pair> = values.iter().map(pair).collect();
-            let middle = |side: fn(&(f64, f64, bool)) -> f64| median(values.iter().map(side));
-            let (Some(a), Some(b)) = (middle(|row| row.0), middle(|row| row.1)) else { continue };
-            let comparison = judge(&pairs, settings);
-            all.push(Finding { cell: cell.to_owned(), metric: *metric, a, b, comparison });
-        }
-    }
-    all
-}
-
-/// True when neither side always came first.
-fn is_alternating(results: &Results, sides: (&str, &str)) -> bool {
-    let pairs = results.cells().into_iter().flat_map(|cell| pairs(results, sides, cell));
-    let firsts: Vec<bool> = pairs.map(|(a, b)| a.began_ms < b.began_ms).collect();
-    firsts.contains(&true) && firsts.contains(&false)
-}
-
-fn show(findings: &[Finding], settings: &Settings) -> String {
-    let cell_width = findings.iter().map(|finding| finding.cell.len()).max().unwrap_or(0).max(4);
-    let metric_width = findings.iter().map(|finding| finding.metric.name().len()).max().unwrap_or(0);
-    let mut out = format!(
-        "{:cell_width$} {:metric_width$} {:>9} {:>9} {:>8}  {:^19} {:>6} {:>8}  B is\n",
-        "cell", "figure", "A", "B", "B to A", "interval", "size", "visible"
-    );
-    for finding in findings {
-        let Comparison { effect, low, high, effect_size, detectable, .. } = finding.comparison;
-        out.push_str(&format!(
-            "{:cell_width$} {:metric_width$} {:>9} {:>9} {:>8}  {:>8} to {:>7} {effect_size:>6.2} {:>8}  {}\n",
-            finding.cell,
-            finding.metric.name(),
-            table::number(Some(finding.a)),
-            table::number(Some(finding.b)),
-            table::percent(effect),
-            table::percent(low),
-            table::percent(high),
-            table::percent(detectable).trim_start_matches('+'),
-            finding.verdict(),
-        ));
-    }
-    out.push_str(&format!(
-        "Interval of {:.0} % confidence; size: the difference in standard deviations of a pair; visible: the smallest\n\
-         difference that this run would have found. `same`: within {:.0} %, and that would have been found; `cannot tell`:\n\
-         it might not have been.\n",
-        settings.confidence * 100.0,
-        settings.relevant * 100.0,
-    ));
-    out
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::figures::Metric;
+    use crate::finding::Finding;
     use crate::results::tests::row;
+    use crate::stats::Settings;
     use serde_json::json;
 
     fn results(sides: &[(&str, f64)]) -> Results {

@@ -23,18 +23,18 @@ pub(crate) const PGS_MAX: u32 = 65_536;
 pub(crate) struct Load {
     /// Cells by name (randwrite-4k-qd32, write-4k-sync, mix70-128k-qd1, randread-4k-clients16, randread-4k-rate9000,
     /// with suffixes such as -images16, -objects1000, -connections200) or sets of them: quick, matrix, sync, clients,
-    /// full.
-    #[arg(long, value_delimiter = ',', default_value = "quick")]
-    cells: Vec<String>,
+    /// full. By default quick, or what an experiment asks for.
+    #[arg(long, value_delimiter = ',')]
+    pub(crate) cells: Vec<String>,
     /// Seconds of one repetition, beside the warm-up.
     #[arg(long, default_value_t = 10)]
-    seconds: u32,
+    pub(crate) seconds: u32,
     /// Seconds of load before each repetition that do not count.
     #[arg(long, default_value_t = 2)]
-    warmup: u32,
+    pub(crate) warmup: u32,
     /// Mebibytes of the image, or of all images of a cell together; all of it is written before.
     #[arg(long, default_value_t = 1024)]
-    size_mib: u64,
+    pub(crate) size_mib: u64,
     /// PGs of the pool that is made.
     #[arg(long, default_value_t = 32)]
     pub(crate) pgs: u32,
@@ -61,7 +61,11 @@ impl Load {
         if !(1..=PGS_MAX).contains(&self.pgs) {
             bail!("--pgs is from 1 to {PGS_MAX}");
         }
-        parse_cells(&self.cells)
+        parse_cells(&self.cells())
+    }
+
+    fn cells(&self) -> Vec<String> {
+        if self.cells.is_empty() { vec!["quick".to_owned()] } else { self.cells.clone() }
     }
 
     pub(crate) fn size_bytes(&self) -> u64 {
@@ -76,7 +80,7 @@ impl Load {
 
     pub(crate) fn to_json(&self) -> serde_json::Value {
         serde_json::json!({
-            "cells": self.cells,
+            "cells": self.cells(),
             "seconds": self.seconds,
             "warmup": self.warmup,
             "size_mib": self.size_mib,

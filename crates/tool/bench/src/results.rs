@@ -91,12 +91,25 @@ impl Results {
     /// # Errors
     /// When a line is none of ours.
     pub(crate) fn read(path: &Path) -> Result<Self> {
+        let mut all = Self::default();
+        for run in Self::runs(path)? {
+            all.headers.extend(run.headers);
+            all.rows.extend(run.rows);
+        }
+        Ok(all)
+    }
+
+    /// Each run of the file by itself: those without figures are left out.
+    ///
+    /// # Errors
+    /// When a line is none of ours, or no run has figures.
+    pub(crate) fn runs(path: &Path) -> Result<Vec<Self>> {
         let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
         Self::parse(&text).with_context(|| format!("{} is no file of results", path.display()))
     }
 
-    fn parse(text: &str) -> Result<Self> {
-        let mut results = Self::default();
+    fn parse(text: &str) -> Result<Vec<Self>> {
+        let mut runs = vec![Self::default()];
         for (nth, line) in text.lines().enumerate().filter(|(_, line)| !line.is_empty()) {
             if nth >= LINES_MAX {
                 bail!("more than {LINES_MAX} lines");
@@ -104,19 +117,21 @@ impl Results {
             let value: Value = serde_json::from_str(line).with_context(|| format!("line {}", nth + 1))?;
             match value["kind"].as_str() {
                 Some("run") if value["version"] != VERSION => bail!("version {}", value["version"]),
-                Some("run") => results.headers.push(value),
+                Some("run") => runs.push(Self { headers: vec![value], rows: Vec::new() }),
                 Some("figures") => {
-                    results.rows.push(Row::from_json(&value).with_context(|| format!("line {}", nth + 1))?);
+                    let row = Row::from_json(&value).with_context(|| format!("line {}", nth + 1))?;
+                    runs.last_mut().context("there is always one")?.rows.push(row);
                 }
                 // A newer program may have more to say.
                 Some(_) => (),
                 None => bail!("line {} has no `kind`", nth + 1),
             }
         }
-        if results.rows.is_empty() {
+        runs.retain(|run| !run.rows.is_empty());
+        if runs.is_empty() {
             bail!("no figures");
         }
-        Ok(results)
+        Ok(runs)
     }
 
     /// Names of the cells, in the order in which they came first.

@@ -3,7 +3,7 @@
 use crate::load::Load;
 use crate::results::{Output, Results};
 use crate::session::Session;
-use crate::side::{Running, Setup, Spec};
+use crate::spec::{Running, Setup, Spec};
 use crate::{html, table};
 use anyhow::{Context, Result, bail};
 use clap::Args;

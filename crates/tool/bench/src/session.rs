@@ -6,7 +6,8 @@ use crate::figures::Metric;
 use crate::load::Load;
 use crate::results::{Row, Writer};
 use crate::shape::Shape;
-use crate::side::{OsdOptions, Side, Spec};
+use crate::side::Side;
+use crate::spec::{OsdOptions, Spec};
 use crate::{fio, host, own};
 use anyhow::{Context, Result, bail};
 use serde_json::{Map, Value, json};
@@ -188,16 +189,21 @@ fn now_ms() -> u64 {
 
 /// A folder of the bench's own, removed with all that is in it.
 #[derive(Debug)]
-struct Scratch(PathBuf);
+pub(crate) struct Scratch(PathBuf);
 
 impl Scratch {
-    fn new(parent: Option<&Path>) -> Result<Self> {
+    /// Makes it in `parent`, by default the system's temporary folder.
+    pub(crate) fn new(parent: Option<&Path>) -> Result<Self> {
         let parent = parent.map_or_else(std::env::temp_dir, Path::to_owned);
         let path = parent.join(format!("nacre-bench-{}", std::process::id()));
         std::fs::create_dir_all(&path).with_context(|| path.display().to_string())?;
         // Clients are told of files in it, wherever they run.
         let path = std::fs::canonicalize(&path).with_context(|| path.display().to_string())?;
         Ok(Self(path))
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
     }
 }
 

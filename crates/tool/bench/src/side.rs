@@ -2,9 +2,9 @@
 
 use crate::cell::Cell;
 use crate::driver::Driver;
-use crate::load::{Load, PGS_MAX, Target};
+use crate::load::{Load, Target};
 use crate::place::Place;
-use crate::shape::Shape;
+use crate::spec::{Kept, Messenger, OsdOptions, Running, Setup, Spec};
 use crate::stages::Stages;
 use crate::{builds, fio, own};
 use anyhow::{Context, Result, bail};
@@ -22,118 +22,8 @@ const PGS_INTERVAL: Duration = Duration::from_millis(500);
 /// In a cluster of ours an OSD may have so many copies of PGs for each one that a pool has, and so many others.
 const PG_COPIES_MAX: u32 = 16;
 const PGS_BESIDE: u32 = 250;
-
-/// Where a side comes from.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Spec {
-    /// A cluster of our own: the binary, and options of `nacre up`.
-    Nacre { binary: PathBuf, options: Vec<String>, setup: Setup },
-    /// One that runs.
-    Cluster(Running),
-    /// The cluster and the load of the other side, with these options of its OSDs while this side is measured.
-    Same(OsdOptions),
-}
-
-/// Options of OSDs, and their values.
-pub(crate) type OsdOptions = Vec<(String, String)>;
-
-/// What is apart from the other side in the load on one side.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Setup {
-    /// PGs of the pool; `None` for those of `--pgs`.
-    pub(crate) pgs: Option<u32>,
-    /// Of all its cells.
-    pub(crate) shape: Shape,
-    /// In the cluster's configuration.
-    pub(crate) config: OsdOptions,
-}
-
-impl Setup {
-    /// Takes in `pgs=1024`, `images=16`, `objects=1000`, `connections=200` or `osd_NAME=VALUE`.
-    fn add(&mut self, name: &str, count: &str) -> Result<()> {
-        if name.starts_with("osd_") {
-            self.config.push((name.to_owned(), count.to_owned()));
-            return Ok(());
-        }
-        if name != "pgs" {
-            return self
-                .shape
-                .add(name, count)
-                .context("a side's own are pgs, images, objects, connections and options of OSDs (osd_...)");
-        }
-        let pgs = count.parse().ok().filter(|pgs| (1..=PGS_MAX).contains(pgs));
-        self.pgs = Some(pgs.with_context(|| format!("pgs are from 1 to {PGS_MAX}"))?);
-        Ok(())
-    }
-}
-
-/// How to reach a cluster that runs.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Running {
-    pub(crate) conf: PathBuf,
-    pub(crate) keyring: PathBuf,
-    /// Name without `client.`.
-    pub(crate) user: String,
-    /// A pool that is there; `None` for one of our own, removed in the end.
-    pub(crate) pool: Option<String>,
-    /// Processes of the OSDs; empty: by their pid files in `run` beside the configuration.
-    pub(crate) pids: Vec<u32>,
-}
-
-impl Spec {
-    /// `nacre:BINARY[,WORD=VALUE..][,OPTION..]`, `cluster:CONF:KEYRING[:PID,PID..]` or `same:osd_NAME=VALUE[,..]`; `None` when it
-    /// begins with none of these words.
-    ///
-    /// # Errors
-    /// When it does and the rest is not well-formed.
-    pub(crate) fn parse(text: &str) -> Result<Option<Self>> {
-        if let Some(rest) = text.strip_prefix("nacre:") {
-            let mut words = rest.split(',');
-            let binary = words.next().filter(|binary| !binary.is_empty());
-            let binary = binary.context("nacre: wants a binary, as in nacre:target/release/nacre")?;
-            let (mut options, mut setup) = (Vec::new(), Setup::default());
-            for word in words {
-                match word.split_once('=').filter(|_| !word.starts_with('-')) {
-                    Some((name, count)) => setup.add(name, count).with_context(|| format!("'{word}'"))?,
-                    None => options.push(word.to_owned()),
-                }
-            }
-            return Ok(Some(Self::Nacre { binary: binary.into(), options, setup }));
-        }
-        if let Some(rest) = text.strip_prefix("same:") {
-            let options = rest.split(',').map(|word| {
-                let option = word.split_once('=').filter(|(name, _)| name.starts_with("osd_"));
-                let (name, value) = option.with_context(|| format!("'{word}': wanted is osd_NAME=VALUE"))?;
-                Ok((name.to_owned(), value.to_owned()))
-            });
-            return Ok(Some(Self::Same(options.collect::<Result<_>>()?)));
-        }
-        let Some(rest) = text.strip_prefix("cluster:") else { return Ok(None) };
-        let parts: Vec<&str> = rest.split(':').collect();
-        let (conf, keyring, pids) = match parts.as_slice() {
-            [conf, keyring] => (conf, keyring, ""),
-            [conf, keyring, pids] => (conf, keyring, *pids),
-            _ => bail!("'{text}': wanted is cluster:CONF:KEYRING[:PID,PID..]"),
-        };
-        let pids = pids.split(',').filter(|pid| !pid.is_empty());
-        let pids = pids.map(|pid| pid.parse().with_context(|| format!("'{pid}' is no process")));
-        Ok(Some(Self::Cluster(Running {
-            conf: conf.into(),
-            keyring: keyring.into(),
-            user: "admin".to_owned(),
-            pool: None,
-            pids: pids.collect::<Result<_>>()?,
-        })))
-    }
-
-    /// Of all its cells.
-    pub(crate) fn shape(&self) -> Shape {
-        match self {
-            Self::Nacre { setup, .. } => setup.shape,
-            Self::Cluster(_) | Self::Same(_) => Shape::default(),
-        }
-    }
-}
+/// Of the pool with images' headers, when their data is coded.
+const HEADER_PGS: u32 = 8;
 
 /// See the module's documentation.
 #[derive(Debug)]
@@ -172,7 +62,8 @@ impl Side {
             Spec::Same(_) => bail!("same: is for side B"),
         };
         let conf = folder.join(format!("{label}.conf"));
-        std::fs::write(&conf, client_conf(&running, folder)?).with_context(|| conf.display().to_string())?;
+        std::fs::write(&conf, client_conf(&running, folder, &setup)?)
+            .with_context(|| conf.display().to_string())?;
         let pids = if running.pids.is_empty() { osd_pids(&running.conf)? } else { running.pids.clone() };
         let id = format!("{}-{label}", std::process::id());
         let mut side = Self {
@@ -211,6 +102,8 @@ impl Side {
             "osd_processes": self.pids.len(),
             "pgs": self.is_own_pool.then_some(self.pgs),
             "shape": self.setup.shape.suffixes(),
+            "kept": self.setup.kept.map(|kept| format!("{kept:?}")),
+            "messenger": self.setup.messenger.map(Messenger::name),
             "osd_options": self.setup.config,
         });
         if let Spec::Nacre { binary, options, .. } = spec {
@@ -231,6 +124,12 @@ impl Side {
     pub(crate) fn prepare(&mut self, cells: &[Cell]) -> Result<()> {
         for (name, value) in &self.setup.config {
             self.ceph(&["config", "set", "osd", name, value])?;
+        }
+        if let Some(messenger) = self.setup.messenger {
+            // Before there are PGs, whose OSDs connect to each other.
+            for name in ["ms_cluster_mode", "ms_service_mode"] {
+                self.ceph(&["config", "set", "osd", name, messenger.name()])?;
+            }
         }
         if self.is_own_pool {
             self.make_pool()?;
@@ -288,16 +187,47 @@ impl Side {
             let max = (self.pgs * PG_COPIES_MAX + PGS_BESIDE).to_string();
             self.ceph(&["config", "set", "global", "mon_max_pg_per_osd", &max])?;
         }
-        let pgs = self.pgs.to_string();
-        self.ceph(&["osd", "pool", "create", &self.pool, &pgs, &pgs])?;
+        let pool = self.pool.clone();
+        match (self.setup.kept, self.driver) {
+            (Some(Kept::Coded(..)), Driver::Own) => self.make_coded(&pool)?,
+            (Some(Kept::Coded(..)), Driver::Fio) => {
+                // An image's header and directory need a pool of copies.
+                self.make_replicated(&pool, HEADER_PGS, None)?;
+                self.make_coded(&coded_pool(&pool))?;
+            }
+            (Some(Kept::Copies(copies)), _) => self.make_replicated(&pool, self.pgs, Some(copies))?,
+            (None, _) => self.make_replicated(&pool, self.pgs, None)?,
+        }
         self.made_pool = true;
-        // It keeps them while it is measured.
-        self.ceph(&["osd", "pool", "set", &self.pool, "pg_autoscale_mode", "off"])?;
-        self.rbd(&["pool", "init", &self.pool])?;
         if self.nacre.is_some() {
             self.wait_for_groups()?;
         }
         Ok(())
+    }
+
+    fn make_replicated(&self, pool: &str, pgs: u32, copies: Option<u8>) -> Result<()> {
+        let pgs = pgs.to_string();
+        self.ceph(&["osd", "pool", "create", pool, &pgs, &pgs])?;
+        if let Some(copies) = copies {
+            self.ceph(&["osd", "pool", "set", pool, "size", &copies.to_string()])?;
+            // As Ceph chooses it: one copy may be away, unless there is only one.
+            let fewest = (copies - copies / 2).to_string();
+            self.ceph(&["osd", "pool", "set", pool, "min_size", &fewest])?;
+        }
+        // It keeps them while it is measured.
+        self.ceph(&["osd", "pool", "set", pool, "pg_autoscale_mode", "off"])?;
+        self.rbd(&["pool", "init", pool]).map(drop)
+    }
+
+    fn make_coded(&self, pool: &str) -> Result<()> {
+        let Some(Kept::Coded(k, m)) = self.setup.kept else { bail!("{pool} has no code") };
+        let (pgs, k, m) = (self.pgs.to_string(), format!("k={k}"), format!("m={m}"));
+        let profile = ["osd", "erasure-code-profile", "set", pool, &k, &m, "crush-failure-domain=osd"];
+        self.ceph(&profile)?;
+        self.ceph(&["osd", "pool", "create", pool, &pgs, &pgs, "erasure", pool])?;
+        self.ceph(&["osd", "pool", "set", pool, "pg_autoscale_mode", "off"])?;
+        self.ceph(&["osd", "pool", "set", pool, "allow_ec_overwrites", "true"])?;
+        self.ceph(&["osd", "pool", "application", "enable", pool, "rbd"]).map(drop)
     }
 
     /// In a cluster of our own nothing else hinders them.
@@ -325,11 +255,16 @@ impl Side {
             return own::prefill(self.target(place));
         }
         let size = format!("{}B", place.bytes);
-        let features: &[&str] = if place.is_unlocked { &["--image-feature", "layering"] } else { &[] };
+        let mut words: Vec<&str> =
+            if place.is_unlocked { vec!["--image-feature", "layering"] } else { Vec::new() };
+        let coded = coded_pool(&self.pool);
+        if matches!(self.setup.kept, Some(Kept::Coded(..))) {
+            words.extend(["--data-pool", &coded]);
+        }
         self.made.push(Place { names: Vec::new(), ..place.clone() });
         for name in &place.names {
             let image = format!("{}/{name}", self.pool);
-            self.rbd(&[&["create", &image, "--size", &size], features].concat())?;
+            self.rbd(&[&["create", &image, "--size", &size], words.as_slice()].concat())?;
             self.made.last_mut().context("just pushed")?.names.push(name.clone());
         }
         fio::prefill(self.target(place))
@@ -411,15 +346,21 @@ impl Drop for Side {
     }
 }
 
+/// Where the chunks of images in `pool` are.
+fn coded_pool(pool: &str) -> String {
+    format!("{pool}-coded")
+}
+
 /// The cluster's configuration, and that of clients: librbd's cache would hide the cluster.
-fn client_conf(running: &Running, folder: &Path) -> Result<String> {
+fn client_conf(running: &Running, folder: &Path, setup: &Setup) -> Result<String> {
     let given = std::fs::read_to_string(&running.conf).with_context(|| running.conf.display().to_string())?;
     let keyring = std::fs::canonicalize(&running.keyring);
     let keyring = keyring.with_context(|| running.keyring.display().to_string())?;
     let (keyring, log) = (keyring.display(), folder.join("client.log"));
     let log = log.display();
+    let mode = setup.messenger.map(|mode| format!("ms client mode = {}\n", mode.name())).unwrap_or_default();
     Ok(format!(
-        "{given}\n[client]\nkeyring = {keyring}\nlog file = {log}\nadmin socket =\nrbd cache = false\n"
+        "{given}\n[client]\nkeyring = {keyring}\nlog file = {log}\nadmin socket =\nrbd cache = false\n{mode}"
     ))
 }
 
@@ -489,45 +430,5 @@ impl Drop for Nacre {
             let _ended = self.child.kill();
         }
         let _status = self.child.wait();
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn specs_are_read() {
-        let parse = |text: &str| Spec::parse(text);
-        let spec = parse("nacre:a/nacre,--osds,1").expect("well-formed");
-        let options = vec!["--osds".to_owned(), "1".to_owned()];
-        let setup = Setup::default();
-        assert_eq!(spec, Some(Spec::Nacre { binary: "a/nacre".into(), options, setup }));
-        let spec = parse("nacre:b,pgs=1024,--osds=1,images=16,--shards,1").expect("well-formed");
-        let Some(Spec::Nacre { options, setup, .. }) = spec else { panic!("one of ours") };
-        assert_eq!(options, ["--osds=1", "--shards", "1"]);
-        assert_eq!((setup.pgs, setup.shape.suffixes().as_str()), (Some(1024), "-images16"));
-        let Ok(Some(Spec::Cluster(running))) = parse("cluster:c:k:1,22") else { panic!("well-formed") };
-        assert_eq!((running.conf.as_path(), running.pids.as_slice()), (Path::new("c"), &[1, 22][..]));
-        assert_eq!(parse("results.jsonl").expect("a file"), None);
-        let spec = parse("nacre:b,osd_enable_op_tracker=false,pgs=8").expect("well-formed");
-        let Some(Spec::Nacre { setup, .. }) = spec else { panic!("one of ours") };
-        assert_eq!(setup.config, [("osd_enable_op_tracker".to_owned(), "false".to_owned())]);
-        let spec = parse("same:osd_enable_op_tracker=false").expect("well-formed");
-        assert_eq!(spec, Some(Spec::Same(setup.config)));
-        for wrong in [
-            "same:",
-            "same:pgs=8",
-            "same:osd_max_backfills",
-            "nacre:",
-            "nacre:b,pgs=0",
-            "nacre:b,pg=1",
-            "nacre:b,images=x",
-            "cluster:c",
-            "cluster:c:k:x",
-            "cluster:c:k:1:2",
-        ] {
-            assert!(parse(wrong).is_err(), "{wrong}");
-        }
     }
 }

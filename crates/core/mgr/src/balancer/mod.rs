@@ -144,4 +144,4 @@ impl Planner {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -5,7 +5,7 @@ use nacre_types::{UTime, Uuid};
 use std::sync::Arc;
 
 /// A cluster of hosts with OSDs of such weights, in TiB, with a failure domain of `domain`.
-fn cluster(hosts: &[Vec<f64>], domain: &str) -> OsdMap {
+pub(crate) fn cluster(hosts: &[Vec<f64>], domain: &str) -> OsdMap {
     let mut map = OsdMap::fresh(Uuid::default(), UTime::ZERO, domain);
     let count: usize = hosts.iter().map(Vec::len).sum();
     map.set_max_osd(count);
@@ -29,7 +29,7 @@ fn cluster(hosts: &[Vec<f64>], domain: &str) -> OsdMap {
     map
 }
 
-fn add_pool(map: &mut OsdMap, id: i64, pg_num: u32, size: u8) {
+pub(crate) fn add_pool(map: &mut OsdMap, id: i64, pg_num: u32, size: u8) {
     let pool = Pool { kind: PoolKind::Replicated, pg_num, pgp_num: pg_num, size, ..Pool::default() };
     map.pools.insert(id, pool);
 }
@@ -55,7 +55,7 @@ fn loads(map: &OsdMap, bytes: &dyn Fn(PgId) -> u64) -> Vec<Load> {
 }
 
 /// Plans are carried out until there are none; how many copies moved.
-fn balance(map: &mut OsdMap, bytes: &dyn Fn(PgId) -> u64) -> usize {
+pub(crate) fn balance(map: &mut OsdMap, bytes: &dyn Fn(PgId) -> u64) -> usize {
     let mut moves = 0;
     for _ in 0..2000 {
         let before = loads(map, bytes);
@@ -65,11 +65,8 @@ fn balance(map: &mut OsdMap, bytes: &dyn Fn(PgId) -> u64) -> usize {
         }
         assert!(plan.moves <= 11, "moves are bounded");
         moves += plan.moves;
-        for (pg, pairs) in &plan.exceptions {
-            match pairs.is_empty() {
-                true => map.pg_upmap_items.remove(pg),
-                false => map.pg_upmap_items.insert(*pg, pairs.clone()),
-            };
+        carry_out(map, &plan);
+        for pg in plan.exceptions.keys() {
             let size = map.pools[&pg.pool].size;
             let up = map.pg_to_up_acting(*pg).up;
             assert_eq!(up.len(), usize::from(size), "{pg}: {up:?}");
@@ -77,6 +74,15 @@ fn balance(map: &mut OsdMap, bytes: &dyn Fn(PgId) -> u64) -> usize {
         }
     }
     panic!("it never ends");
+}
+
+fn carry_out(map: &mut OsdMap, plan: &Plan) {
+    for (pg, pairs) in &plan.exceptions {
+        match pairs.is_empty() {
+            true => map.pg_upmap_items.remove(pg),
+            false => map.pg_upmap_items.insert(*pg, pairs.clone()),
+        };
+    }
 }
 
 fn check_domains(map: &OsdMap) {
@@ -276,4 +282,54 @@ fn a_large_cluster_becomes_even_to_within_one_pg() {
     assert!(after.spread <= after.bound * 1.03 + one, "{before:?} {after:?}, a PG is {one}");
     assert_eq!(plan(&map, &all, 10), Plan::default(), "and it stays so");
     check_domains(&map);
+}
+
+/// The exam of milestone 10: the fullest OSD of a cluster of uneven ones has 90 %, and all of them come to be filled as evenly as can be.
+/// While copies move they are in both places; no OSD is ever full (95 %) by that.
+#[test]
+fn a_cluster_that_is_90_percent_full_is_evened_without_a_full_osd() {
+    let hosts = [vec![1.0, 2.0, 4.0], vec![4.0, 4.0], vec![2.0; 4], vec![1.0; 7], vec![8.0], vec![3.0, 3.0]];
+    for (pg_nums, size) in [([256, 32], 3), ([128, 128], 3), ([512, 64], 2)] {
+        let mut map = cluster(&hosts, "host");
+        for (id, pg_num) in (1..).zip(pg_nums) {
+            add_pool(&mut map, id, pg_num, size);
+        }
+        let weights = Reach::of(&map, &map.pools[&1]).expect("a rule");
+        let weights: BTreeMap<OsdId, f64> = weights.weights().collect();
+        let used = |map: &OsdMap| {
+            let mut used: BTreeMap<OsdId, f64> = weights.keys().map(|osd| (*osd, 0.0)).collect();
+            for load in loads(map, &uneven) {
+                load.up.iter().for_each(|osd| *used.get_mut(osd).expect("known") += load.bytes as f64);
+            }
+            used
+        };
+        let fill = |used: &BTreeMap<OsdId, f64>| {
+            used.iter().map(|(osd, used)| used / weights[osd]).fold(0.0, f64::max)
+        };
+        // What an OSD of weight 1 has room for.
+        let room = fill(&used(&map)) / 0.9;
+        let (mut fullest, mut rounds) = (0.9_f64, 0);
+        loop {
+            let before = loads(&map, &uneven);
+            let plan = plan(&map, &before, 10);
+            if plan.exceptions.is_empty() {
+                break;
+            }
+            let mut at_once = used(&map);
+            carry_out(&mut map, &plan);
+            for (old, new) in before.iter().zip(loads(&map, &uneven)) {
+                for osd in new.up.iter().filter(|osd| !old.up.contains(osd)) {
+                    *at_once.get_mut(osd).expect("known") += new.bytes as f64;
+                }
+            }
+            fullest = fullest.max(fill(&at_once) / room);
+            rounds += 1;
+            assert!(rounds < 500, "it never ends");
+        }
+        let after = evaluate(&map, &loads(&map, &uneven));
+        let text = format!("{pg_nums:?} x {size}: fullest {fullest:.3}, {rounds} rounds, {after:?}");
+        assert!(fullest < 0.95, "{text}");
+        assert!(after.spread <= after.bound * 1.03, "{text}");
+        println!("{text}, in the end {:.3}", fill(&used(&map)) / room);
+    }
 }

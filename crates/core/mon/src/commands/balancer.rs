@@ -3,8 +3,8 @@
 use super::call::{Answer, Call, done, fail};
 use super::table::{Command, command};
 use crate::balancer::{ACTIVE, MODE};
-use crate::balancing;
 use crate::config::Who;
+use crate::{balancing, balancing_primaries};
 use nacre_format::{Node, Section};
 use nacre_maps::OSD_NONE;
 use nacre_types::Errno;
@@ -79,6 +79,13 @@ fn eval(call: &mut Call<'_>) -> Answer {
         "no OSD has more than {:.1} copies of a pool's PGs too many or too few\n",
         found.count_deviation
     );
+    let primaries = balancing_primaries::evenness(call.state);
+    if let Some(osd) = primaries.busiest {
+        text += &format!(
+            "osd.{osd} leads most: {:.3} times its share of primaries; no OSD leads more than {:.1} PGs too many or too few\n",
+            primaries.spread, primaries.deviation
+        );
+    }
     if unreported > 0 {
         text += &format!("{unreported} PGs have not been reported, and do not count\n");
     }
@@ -88,6 +95,9 @@ fn eval(call: &mut Call<'_>) -> Answer {
         .with("fullest_to_mean", found.spread)
         .with("fullest_to_mean_bound", found.bound)
         .with("count_deviation", found.count_deviation)
+        .with("busiest_primary_osd", primaries.busiest.unwrap_or(OSD_NONE))
+        .with("primaries_to_share", primaries.spread)
+        .with("primaries_deviation", primaries.deviation)
         .with("unreported_pgs", unreported);
     call.either("eval", text, tree)
 }

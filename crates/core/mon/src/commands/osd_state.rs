@@ -220,6 +220,7 @@ fn primary_affinity(call: &mut Call<'_>) -> Answer {
         call.state.osd.change().new_primary_affinity.insert(osd, affinity);
     }
     call.state.slow_osds.operator_has_set(osd, call.wall);
+    call.state.primaries.operator_has_set(osd);
     done(format!("set osd.{osd} primary-affinity to {} ({affinity:x})", general(fraction(affinity), 6)))
 }
 

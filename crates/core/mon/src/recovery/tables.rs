@@ -27,6 +27,7 @@ pub(super) const TABLES: &[(&str, Use)] = &[
     ("health-mute", Use::Kept),
     ("health-history", Use::KeptQuietly),
     ("slow-devices", Use::Kept),
+    ("even-primaries", Use::Kept),
     ("osd-creating", Use::Kept),
     ("osd-removed-snaps", Use::KeptQuietly),
     ("osd-metadata", Use::KeptQuietly),

@@ -23,6 +23,7 @@ mod osd_options;
 mod osd_versions;
 mod osds;
 mod pools;
+mod primaries;
 mod quorum;
 mod recovery_snapshots;
 mod resume;

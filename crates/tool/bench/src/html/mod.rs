@@ -12,7 +12,7 @@ use std::fmt::Write;
 use std::path::Path;
 use svg::{Bar, Series};
 
-const STYLE: &str = "body{font:14px/1.4 sans-serif;margin:2em auto;max-width:1100px;color:#222}\
+pub(crate) const STYLE: &str = "body{font:14px/1.4 sans-serif;margin:2em auto;max-width:1100px;color:#222}\
     table{border-collapse:collapse;margin:1em 0}td,th{padding:2px 8px;text-align:right;border-bottom:1px solid #ddd}\
     th:first-child,td:first-child{text-align:left}.better{color:#06783a}.worse{color:#b3261e}.unsure{color:#777}\
     figure{display:inline-block;margin:0 16px 16px 0;vertical-align:top}figcaption{font-weight:bold}\
@@ -75,15 +75,18 @@ fn figure(caption: &str, svg: &str) -> String {
 }
 
 fn verdicts(findings: &[Finding]) -> String {
-    let mut out = "<h2>Verdicts: B compared with A</h2>\n<table><tr><th>cell<th>figure<th>A<th>B<th>B to A\
+    let mut out =
+        "<h2>Verdicts: B compared with A</h2>\n<table><tr><th>A<th>B<th>cell<th>figure<th>A<th>B<th>B to A\
                    <th>from<th>to<th>size<th>visible<th>B is</tr>\n"
-        .to_owned();
+            .to_owned();
     for finding in findings {
         let (verdict, found) = (finding.verdict(), &finding.comparison);
         let class = if matches!(verdict, "better" | "worse") { verdict } else { "unsure" };
         let _infallible = writeln!(
             out,
-            "<tr><td>{}<td>{}<td>{}<td>{}<td>{}<td>{}<td>{}<td>{:.2}<td>{}<td class=\"{class}\">{verdict}</tr>",
+            "<tr><td>{}<td>{}<td>{}<td>{}<td>{}<td>{}<td>{}<td>{}<td>{}<td>{:.2}<td>{}<td class=\"{class}\">{verdict}</tr>",
+            escape(&finding.sides.0),
+            escape(&finding.sides.1),
             escape(&finding.cell),
             finding.metric.name(),
             number(Some(finding.a)),
@@ -95,9 +98,13 @@ fn verdicts(findings: &[Finding]) -> String {
             escape(percent(found.detectable).trim_start_matches('+')),
         );
     }
+    let several =
+        findings.iter().any(|finding| Some(&finding.sides) != findings.first().map(|first| &first.sides));
     let lines = findings.iter().map(|finding| {
         let found = &finding.comparison;
-        (format!("{} {}", finding.cell, finding.metric.name()), found.effect, found.low, found.high)
+        // Where there are more than two sides, a line says which it is about.
+        let side = if several { format!("{} ", finding.sides.1) } else { String::new() };
+        (format!("{side}{} {}", finding.cell, finding.metric.name()), found.effect, found.low, found.high)
     });
     out + "</table>\n" + &figure("B to A, with intervals", &svg::intervals(&lines.collect::<Vec<_>>()))
 }

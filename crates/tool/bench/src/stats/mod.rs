@@ -19,6 +19,7 @@
 //! `1 - confidence`; the bootstrap adds to it where noise is lopsided.
 
 mod exact;
+pub(crate) mod sequential;
 
 use exact::{signed_rank_cut, student};
 
@@ -209,4 +210,4 @@ impl Random {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
