@@ -216,6 +216,13 @@ pub(super) static TABLE: &[OptionInfo] = &[
     .at_most("1")
     .services(&["mgr"]),
     row(
+        "nacre_bill_series_max",
+        Kind::Uint,
+        "1000",
+        "Clients, and images, for which metrics say how much processor time OSDs spent on them; all others are one series",
+    )
+    .services(&["mon"]),
+    row(
         "nacre_slow_device_ratio",
         Kind::Float,
         "2",

@@ -31,6 +31,12 @@ pub(super) static TABLE: &[OptionInfo] = &[
     .at_most("10000")
     .level(Level::Dev),
     row(
+        "nacre_bill",
+        Kind::Bool,
+        "true",
+        "An OSD counts for which client and image it works, for 'ceph bill' and metrics: see docs/metrics.md",
+    ),
+    row(
         "nacre_device_probe_interval",
         Kind::Float,
         "3",

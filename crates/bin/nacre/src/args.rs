@@ -30,6 +30,8 @@ pub(crate) enum Command {
     /// What clients may feel of recovery, and when it will have ended.
     #[command(subcommand)]
     Recovery(RecoveryCommand),
+    /// Say which clients and images the OSDs spend their processor time on.
+    Bill(BillArgs),
     /// Look at, check, repair and move what a stopped OSD keeps; measure a store.
     #[command(subcommand)]
     Store(nacre_store_tool::Command),
@@ -49,9 +51,27 @@ impl Command {
             Self::Up(args) => Some(args.user()),
             Self::Mon(args) => Some(args.user()),
             Self::Osd(args) => Some(args.user()),
+            Self::Bill(_) => None,
             Self::Recovery(_) | Self::Store(_) | Self::Bench(_) | Self::Doctor(_) | Self::WhySlow(_) => None,
         }
     }
+}
+
+/// Options of `nacre bill`.
+#[derive(Debug, Args)]
+pub(crate) struct BillArgs {
+    /// Folder of the cluster, or any with its `ceph.conf` and `keyring`.
+    #[arg(long, default_value = "nacre-data")]
+    pub(crate) dir: PathBuf,
+    /// How many seconds back, 5 to 120.
+    #[arg(long, default_value_t = 30)]
+    pub(crate) seconds: u64,
+    /// How many lines, the costliest first.
+    #[arg(long, default_value_t = 20)]
+    pub(crate) limit: u64,
+    /// As JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 /// Options of `nacre up`.

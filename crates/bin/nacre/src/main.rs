@@ -18,6 +18,7 @@
 mod allocator;
 mod args;
 mod ask;
+mod bill;
 mod ceph_osd;
 mod files;
 mod locks;
@@ -63,6 +64,7 @@ fn main() -> ExitCode {
             Some(ceph) => ceph_osd::start(&options, ceph).map(done),
             None => osd::run(&options).map(done),
         },
+        Command::Bill(args) => bill::run(&args).map(done),
         Command::Recovery(command) => recovery::run(&command).map(done),
         Command::Store(command) => nacre_store_tool::run(&command),
         Command::Bench(command) => nacre_bench::run(&command),

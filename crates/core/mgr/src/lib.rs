@@ -5,6 +5,7 @@
 
 pub mod autoscaler;
 pub mod balancer;
+mod bill;
 mod counters;
 mod images;
 pub mod metrics;
@@ -14,6 +15,7 @@ mod services;
 mod sessions;
 pub mod slow_devices;
 
+pub use bill::{Account, BILL_WINDOW_MAX, Bill, BillLine, BillSums, BillWindow, Client};
 pub use counters::{CounterValue, Counters, DaemonCounters, DeclaredCounter};
 pub use images::{ImageSums, Images};
 pub use network::{milliseconds, network_ping_times};

@@ -1,5 +1,6 @@
 //! [`Mgr`]: what daemons tell the manager, and what it wants of them.
 
+use crate::bill::Bill;
 use crate::counters::Counters;
 use crate::images::Images;
 use crate::pgmap::PgMap;
@@ -58,6 +59,8 @@ pub struct Mgr {
     pub counters: Counters,
     /// What OSDs count of images.
     pub images: Images,
+    /// Whom OSDs work for.
+    pub bill: Bill,
 }
 
 impl Mgr {
@@ -87,6 +90,7 @@ impl Mgr {
     pub fn osd_map(&mut self, map: &OsdMap) {
         self.pgs.prune(map);
         self.images.prune(map);
+        self.bill.prune(map);
     }
 
     /// Time passed; expected about once per second.

@@ -1,6 +1,6 @@
 //! Clocks: a monotonic one, and the time of day.
 
-use crate::cpu_times::{CpuTimes, cpu_times};
+use crate::cpu_times::{CpuTimes, cpu_times, thread_cpu_ns};
 use nacre_types::{Stamp, UTime};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -13,6 +13,10 @@ pub trait Clock: Send {
     /// What the thread that asks and its process have used of the processors; none where time is only thought, as in the simulation. Costs
     /// two system calls.
     fn cpu(&self) -> Option<CpuTimes> {
+        None
+    }
+    /// Of these, what the thread that asks has used, in nanoseconds: one system call.
+    fn thread_cpu_ns(&self) -> Option<u64> {
         None
     }
 }
@@ -43,5 +47,9 @@ impl Clock for RealClock {
 
     fn cpu(&self) -> Option<CpuTimes> {
         cpu_times()
+    }
+
+    fn thread_cpu_ns(&self) -> Option<u64> {
+        thread_cpu_ns()
     }
 }

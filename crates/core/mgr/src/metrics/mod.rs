@@ -4,6 +4,7 @@
 //! Ceph: `src/pybind/mgr/prometheus/module.py` at v16.2.15; docs/metrics.md says what each series means here. A series that is not known is
 //! left out, never 0.
 
+mod bill;
 mod cluster;
 mod daemons;
 mod images;
@@ -15,6 +16,7 @@ pub mod simulated;
 #[cfg(test)]
 mod tests;
 
+use crate::bill::BillSums;
 use crate::counters::DaemonCounters;
 use crate::images::ImageSums;
 use crate::pgmap::{Digest, PoolUsage, Rate};
@@ -179,6 +181,8 @@ pub struct View {
     pub counters: Vec<DaemonCounters>,
     /// What clients do with images: pool and namespace, name or id, sums.
     pub images: Vec<(PoolId, String, String, ImageSums)>,
+    /// Whom OSDs work for.
+    pub bill: BillSums,
 }
 
 /// About how many bytes a page has for each counter of a daemon, to begin with the right size.
@@ -195,6 +199,7 @@ impl View {
         osds::write(self, &mut page);
         pools::write(self, &mut page);
         images::write(self, &mut page);
+        bill::write(self, &mut page);
         daemons::write(self, &mut page);
         daemons::write_counters(&self.counters, &mut page);
         page.into_text()

@@ -9,6 +9,7 @@
 mod args;
 mod auth;
 mod balancer;
+mod bill;
 mod blocklist;
 mod call;
 mod caps;
@@ -73,6 +74,7 @@ use serde_json::Value;
 const TOPICS: &[&[table::Command]] = &[
     auth::COMMANDS,
     balancer::COMMANDS,
+    bill::COMMANDS,
     blocklist::COMMANDS,
     config::COMMANDS,
     config_key::COMMANDS,
