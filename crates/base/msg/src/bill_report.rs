@@ -1,6 +1,7 @@
 //! [`BillReport`]: an OSD of ours tells our monitor for whom it has worked. Ceph has nothing like it, and its monitors are not told.
 
 use crate::body::{body, fields};
+use nacre_denc::{Decode, DecodeError, Encode, Reader, Writer};
 use nacre_types::{EntityName, PoolId};
 
 /// Rows of one report; what more a report has is an error of its sender, and left out by who gets it.
@@ -68,6 +69,54 @@ pub struct BillRow {
 }
 fields!(BillRow, "row of a bill", 1, 1; client, pool, namespace, image, cpu_ns, ops, bytes);
 
+/// How it is known what a machine draws.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum PowerSource {
+    /// The machine has measured it.
+    Measured,
+    /// It follows from how busy its processors were.
+    Model,
+}
+
+/// What a machine draws.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Power {
+    /// On average, since the report before.
+    pub milliwatts: u64,
+    /// How that is known.
+    pub source: PowerSource,
+}
+
+/// 1 is [`PowerSource::Measured`], 2 [`PowerSource::Model`].
+impl Encode for Power {
+    fn encode(&self, w: &mut Writer) {
+        w.envelope(1, 1, |w| {
+            w.u64(self.milliwatts);
+            w.u8(match self.source {
+                PowerSource::Measured => 1,
+                PowerSource::Model => 2,
+            });
+        });
+    }
+}
+
+impl Decode for Power {
+    const MIN_BYTES: usize = 6;
+    fn decode(r: &mut Reader) -> Result<Self, DecodeError> {
+        r.envelope("power of a machine", 1, |_, r| {
+            let (milliwatts, source) = (r.u64()?, r.u8()?);
+            let source = match source {
+                1 => PowerSource::Measured,
+                2 => PowerSource::Model,
+                _ => {
+                    return Err(DecodeError::Invalid { what: "source of a power", value: source.into() });
+                }
+            };
+            Ok(Self { milliwatts, source })
+        })
+    }
+}
+
 /// What the threads of an OSD have worked for since its report before. `rows` and `classes_ns` add up to what these threads used.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct BillReport {
@@ -81,5 +130,7 @@ pub struct BillReport {
     pub classes_ns: Vec<u64>,
     /// The costliest clients and images.
     pub rows: Vec<BillRow>,
+    /// What the machine draws, if that is known.
+    pub power: Option<Power>,
 }
-body!(BillReport = 0x7121, 1 / 1; process, process_ns, process_delta_ns, classes_ns, rows);
+body!(BillReport = 0x7121, 1 / 1; process, process_ns, process_delta_ns, classes_ns, rows, power);

@@ -49,7 +49,7 @@ mod watch_notify;
 
 pub use answers::Answer;
 pub use auth::{Auth, AuthReply};
-pub use bill_report::{BILL_ROWS_MAX, BillClass, BillReport, BillRow};
+pub use bill_report::{BILL_ROWS_MAX, BillClass, BillReport, BillRow, Power, PowerSource};
 pub use command::{Command, CommandReply, MgrCommand, MgrCommandReply, MonCommand, MonCommandAck};
 pub use compat::Compat;
 pub use config::{Config, KvData, Ping};

@@ -30,6 +30,7 @@ mod mon_recovery;
 mod networks;
 mod osd;
 mod osd_folder;
+mod probe;
 mod recovery;
 mod sd_notify;
 mod signals;
@@ -65,6 +66,7 @@ fn main() -> ExitCode {
             None => osd::run(&options).map(done),
         },
         Command::Bill(args) => bill::run(&args).map(done),
+        Command::Probe(args) => probe::run(args).map(done),
         Command::Recovery(command) => recovery::run(&command).map(done),
         Command::Store(command) => nacre_store_tool::run(&command),
         Command::Bench(command) => nacre_bench::run(&command),

@@ -5,7 +5,7 @@
 
 use crate::images::Images;
 use nacre_maps::OsdMap;
-use nacre_msg::{BILL_ROWS_MAX, BillClass, BillReport, BillRow};
+use nacre_msg::{BILL_ROWS_MAX, BillClass, BillReport, BillRow, Power};
 use nacre_types::{EntityName, PoolId, Stamp};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -24,6 +24,8 @@ const PROCESSES_MAX: usize = 16_384;
 const IDLE_REPORTS_MAX: u64 = 20_000;
 /// Bytes of an image's id and of its namespace.
 const TEXT_BYTES_MAX: usize = 256;
+/// Of a host whose OSDs do not report any more nobody knows what it draws.
+const POWER_KEPT: Duration = Duration::from_secs(30);
 /// Label of what belongs to clients and images that are not told apart.
 const OTHER: &str = "other";
 
@@ -150,6 +152,8 @@ pub struct BillSums {
     pub images: Vec<(PoolId, String, String, Account)>,
     /// What is for no client in particular, in nanoseconds.
     pub classes_ns: Vec<(&'static str, u64)>,
+    /// What hosts with OSDs draw.
+    pub power: Vec<(String, Power)>,
 }
 
 /// What OSDs have worked for since this manager began.
@@ -163,6 +167,8 @@ pub struct Bill {
     processes: BTreeMap<String, Process>,
     slices: VecDeque<Slice>,
     reports: u64,
+    /// By host.
+    power: BTreeMap<String, (Power, Stamp)>,
 }
 
 fn shown_classes(classes_ns: &[u64], other_threads_ns: i64) -> Vec<(&'static str, u64)> {
@@ -221,6 +227,12 @@ impl Bill {
                 slice.rows.entry(key).or_default().add(&account);
             } else {
                 unnamed.add(&account);
+            }
+        }
+        if let (Some(power), Some((host, _))) = (report.power, report.process.rsplit_once('/')) {
+            self.power.retain(|_, (_, at)| now.since(*at) < POWER_KEPT);
+            if self.power.len() < PROCESSES_MAX {
+                self.power.insert(host.to_owned(), (power, now));
             }
         }
         let rest_ns = self.other_threads(report, billed_ns);
@@ -303,6 +315,7 @@ impl Bill {
             clients: clients.chain(rest).collect(),
             images: named.into_iter().map(image).collect(),
             classes_ns: shown_classes(&self.classes_ns, self.other_threads_ns),
+            power: self.power.iter().map(|(host, (power, _))| (host.clone(), *power)).collect(),
         }
     }
 

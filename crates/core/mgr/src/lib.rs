@@ -11,6 +11,7 @@ mod images;
 pub mod metrics;
 mod network;
 pub mod pgmap;
+pub mod probes;
 mod services;
 mod sessions;
 pub mod slow_devices;

@@ -4,6 +4,7 @@ use crate::bill::Bill;
 use crate::counters::Counters;
 use crate::images::Images;
 use crate::pgmap::PgMap;
+use crate::probes::Probes;
 use crate::services::Services;
 use nacre_maps::OsdMap;
 use nacre_msg::{MgrConfigure, PerfQueries, PgStats, image_name_query, image_query};
@@ -61,6 +62,8 @@ pub struct Mgr {
     pub images: Images,
     /// Whom OSDs work for.
     pub bill: Bill,
+    /// What clients' probes have found out.
+    pub probes: Probes,
 }
 
 impl Mgr {
@@ -91,6 +94,7 @@ impl Mgr {
         self.pgs.prune(map);
         self.images.prune(map);
         self.bill.prune(map);
+        self.probes.retain(|pool| map.pools.contains_key(&pool));
     }
 
     /// Time passed; expected about once per second.

@@ -507,7 +507,7 @@ impl OsdControl {
             self.mon.send(stats.into());
         }
         if has_monitor {
-            self.mon_reports.due(cx.net.now).into_iter().for_each(|report| self.mon.send(report));
+            self.mon_reports.due(cx.net.now, cx.options).into_iter().for_each(|report| self.mon.send(report));
         }
     }
 

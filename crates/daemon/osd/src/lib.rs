@@ -31,6 +31,7 @@
 //! | `storage` | the store's files |
 //! | `periodic`, `idle_trim`, `bench` | what comes back every second; memory given back; `ceph tell osd.N bench` |
 //! | `bill` | for whom a thread has worked, and what our monitor hears of it |
+//! | `power` | what the machine draws |
 //! | `stage_sums` | what that clock has counted, for the manager |
 //! | `tracker` | the stage clock of clients' messages |
 //! | `admin`, `asok`, `pg_query`, `lost`, `command_reply` | `ceph tell`, `ceph daemon` and `ceph pg` |
@@ -73,6 +74,7 @@ mod pg_driver;
 mod pg_maps;
 mod pg_query;
 mod pg_registry;
+mod power;
 mod recovery_snapshot;
 mod report;
 mod sessions;

@@ -23,6 +23,7 @@ fn report(rows: Vec<BillRow>, (process_ns, process_delta_ns): (u64, u64)) -> Bil
         process_delta_ns,
         classes_ns: vec![0, 0, 0, 0, 5, 10, 99],
         rows,
+        power: None,
     }
 }
 

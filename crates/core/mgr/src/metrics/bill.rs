@@ -3,6 +3,8 @@
 use super::View;
 use super::page::{Kind, Page};
 use crate::bill::Account;
+use nacre_msg::PowerSource;
+use std::time::Duration;
 
 /// A family with one number of each account: its end, its help, its value.
 type Column = (&'static str, &'static str, fn(&Account) -> u64);
@@ -31,5 +33,15 @@ pub(super) fn write(view: &View, page: &mut Page) {
     page.family(name, Kind::Counter, "Processor time that is for no client in particular, in microseconds");
     for (class, ns) in &view.bill.classes_ns {
         page.sample(name, &[("class", class)], ns / 1000);
+    }
+    let name = "ceph_host_power_watts";
+    page.family(name, Kind::Gauge, "What a host with OSDs draws: measured by its processors, or a model");
+    for (host, power) in &view.bill.power {
+        let source = match power.source {
+            PowerSource::Measured => "measured",
+            PowerSource::Model => "model",
+        };
+        let watts = Duration::from_millis(power.milliwatts).as_secs_f64();
+        page.sample(name, &[("host", host), ("source", source)], watts);
     }
 }

@@ -90,7 +90,7 @@ fn plain(call: &Call<'_>, window: &BillWindow, limit: usize) -> String {
     }
     let left = window.lines.get(limit..).unwrap_or_default();
     let left_ns: u64 = left.iter().map(|line| line.account.cpu_ns).sum();
-    let left = (left_ns > 0).then(|| ("other lines", left_ns));
+    let left = (left_ns > 0).then_some(("other lines", left_ns));
     for (class, ns) in left.into_iter().chain(window.classes_ns.iter().copied()).filter(|(_, ns)| *ns > 0) {
         let cells =
             ["-".to_owned(), class.to_owned(), String::new(), String::new(), per_second(ns), share(ns)];

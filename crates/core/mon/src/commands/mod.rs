@@ -48,6 +48,7 @@ mod pool;
 mod pool_app;
 mod pool_autoscale;
 mod pool_get_set;
+mod probe;
 mod progress;
 mod recovery;
 mod services;
@@ -109,6 +110,7 @@ const TOPICS: &[&[table::Command]] = &[
     pool_app::COMMANDS,
     pool_autoscale::COMMANDS,
     pool_get_set::COMMANDS,
+    probe::COMMANDS,
     progress::COMMANDS,
     recovery::COMMANDS,
     services::COMMANDS,

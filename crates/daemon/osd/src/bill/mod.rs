@@ -111,11 +111,6 @@ pub(crate) struct Bill {
 }
 
 impl Bill {
-    /// Whether anything is counted.
-    pub(crate) fn is_on(&self) -> bool {
-        self.is_on
-    }
-
     /// Counts from now on, or does not any more; `has_clock` says whether a thread can be asked what it has used. What it used while this
     /// was off is on no bill.
     pub(crate) fn enable(&mut self, is_wanted: bool, has_clock: bool) {

@@ -3,8 +3,10 @@
 
 use super::{BillSample, CLASSES};
 use crate::device::DeviceWatch;
+use crate::power::PowerMeter;
 use crate::shard_msg::ShardReport;
 use nacre_msg::{BILL_ROWS_MAX, BillClass, BillReport, BillRow, Message};
+use nacre_options::Values;
 use nacre_osd_core::ControlPlane;
 use nacre_types::{EntityName, PoolId, Stamp};
 use std::collections::BTreeMap;
@@ -29,6 +31,7 @@ pub(crate) struct MonReports {
     rows: BTreeMap<Key, Sums>,
     classes_ns: [u64; CLASSES],
     told_at: Stamp,
+    power: PowerMeter,
 }
 
 impl MonReports {
@@ -43,6 +46,7 @@ impl MonReports {
             rows: BTreeMap::new(),
             classes_ns: [0; CLASSES],
             told_at: Stamp::default(),
+            power: PowerMeter::default(),
         }
     }
 
@@ -83,14 +87,14 @@ impl MonReports {
     }
 
     /// What is to be told now, if it is time and there is something.
-    pub(crate) fn due(&mut self, now: Stamp) -> Vec<Message> {
+    pub(crate) fn due(&mut self, now: Stamp, options: &Values) -> Vec<Message> {
         let device = self.device.report(now).map(Message::from);
         let is_due = self.process_ns > self.process_told_ns && now.since(self.told_at) >= REPORT_INTERVAL;
-        let bill = is_due.then(|| self.take_bill(now)).map(Message::from);
+        let bill = is_due.then(|| self.take_bill(now, options)).map(Message::from);
         device.into_iter().chain(bill).collect()
     }
 
-    fn take_bill(&mut self, now: Stamp) -> BillReport {
+    fn take_bill(&mut self, now: Stamp, options: &Values) -> BillReport {
         self.told_at = now;
         self.keep_costliest();
         let rows = std::mem::take(&mut self.rows).into_iter();
@@ -110,6 +114,7 @@ impl MonReports {
             process_delta_ns: self.process_ns - told_ns,
             classes_ns: std::mem::take(&mut self.classes_ns).to_vec(),
             rows: rows.collect(),
+            power: self.power.sample(options),
         }
     }
 }
@@ -117,6 +122,11 @@ impl MonReports {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Nobody wants to know what this machine draws.
+    fn options() -> Values {
+        Values::from_iter([("nacre_power_root", "")])
+    }
 
     fn sample(clients: std::ops::Range<u64>, process_ns: u64) -> ShardReport {
         let row =
@@ -139,23 +149,23 @@ mod tests {
         let count = BILL_ROWS_MAX as u64 + 50;
         reports.note(&mut sample(1..count + 1, 1000));
         reports.note(&mut sample(1..count + 1, 5000));
-        let told = reports.due(at(10));
+        let told = reports.due(at(10), &options());
         let told = bill(&told).expect("it is time");
         assert_eq!((told.process_ns, told.process_delta_ns), (5000, 5000));
         assert_eq!(told.rows.len(), BILL_ROWS_MAX);
         let sum: u64 = told.rows.iter().map(|row| row.cpu_ns).chain(told.classes_ns.iter().copied()).sum();
         assert_eq!(sum, count * (count + 1) + 2 * 10 * CLASSES as u64);
         reports.note(&mut sample(1..2, 5500));
-        assert!(bill(&reports.due(at(14))).is_none(), "too early");
-        let told = reports.due(at(15));
+        assert!(bill(&reports.due(at(14), &options())).is_none(), "too early");
+        let told = reports.due(at(15), &options());
         assert_eq!(bill(&told).map(|bill| (bill.process_delta_ns, bill.rows.len())), Some((500, 1)));
-        assert!(reports.due(at(30)).is_empty(), "nothing to tell");
+        assert!(reports.due(at(30), &options()).is_empty(), "nothing to tell");
     }
 
     #[test]
     fn cephs_monitors_are_told_nothing() {
         let mut reports = MonReports::new(ControlPlane::Ceph, "host");
         reports.note(&mut sample(1..9, 1000));
-        assert!(reports.due(Stamp::default() + Duration::from_secs(10)).is_empty());
+        assert!(reports.due(Stamp::default() + Duration::from_secs(10), &options()).is_empty());
     }
 }
