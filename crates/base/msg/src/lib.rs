@@ -9,6 +9,7 @@
 
 mod answers;
 mod auth;
+mod bill_report;
 mod body;
 mod command;
 mod compat;
@@ -48,6 +49,7 @@ mod watch_notify;
 
 pub use answers::Answer;
 pub use auth::{Auth, AuthReply};
+pub use bill_report::{BILL_ROWS_MAX, BillClass, BillReport, BillRow, Power, PowerSource};
 pub use command::{Command, CommandReply, MgrCommand, MgrCommandReply, MonCommand, MonCommandAck};
 pub use compat::Compat;
 pub use config::{Config, KvData, Ping};

@@ -216,6 +216,30 @@ pub(super) static TABLE: &[OptionInfo] = &[
     .at_most("1")
     .services(&["mgr"]),
     row(
+        "nacre_probe_interval",
+        Kind::Float,
+        "60",
+        "Seconds between two rounds in which the leading monitor writes and reads a little in PGs of every pool, as a client, and says by \
+         POOL_PROBE_FAILED and POOL_PROBE_SLOW what comes of it; 0 does not",
+    )
+    .at_least("0")
+    .services(&["mon"]),
+    row(
+        "nacre_probe_timeout",
+        Kind::Float,
+        "10",
+        "Seconds after which such a write or read without an answer has failed",
+    )
+    .at_least("1")
+    .services(&["mon"]),
+    row(
+        "nacre_bill_series_max",
+        Kind::Uint,
+        "1000",
+        "Clients, and images, for which metrics say how much processor time OSDs spent on them; all others are one series",
+    )
+    .services(&["mon"]),
+    row(
         "nacre_slow_device_ratio",
         Kind::Float,
         "2",

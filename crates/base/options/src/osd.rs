@@ -31,6 +31,26 @@ pub(super) static TABLE: &[OptionInfo] = &[
     .at_most("10000")
     .level(Level::Dev),
     row(
+        "nacre_bill",
+        Kind::Bool,
+        "true",
+        "An OSD counts for which client and image it works, for 'ceph bill' and metrics: see docs/metrics.md",
+    ),
+    row(
+        "nacre_power_model_idle_watts",
+        Kind::Float,
+        "1",
+        "Watts of a processor that does nothing, for machines that do not measure what they draw",
+    )
+    .at_least("0"),
+    row("nacre_power_model_busy_watts", Kind::Float, "8", "The same of one that is busy").at_least("0"),
+    row(
+        "nacre_power_root",
+        Kind::Text,
+        "/",
+        "Folder below which 'sys' and 'proc' of the machine are, where an OSD looks for what the machine draws; empty: it does not look",
+    ),
+    row(
         "nacre_device_probe_interval",
         Kind::Float,
         "3",

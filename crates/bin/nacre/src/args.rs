@@ -30,6 +30,10 @@ pub(crate) enum Command {
     /// What clients may feel of recovery, and when it will have ended.
     #[command(subcommand)]
     Recovery(RecoveryCommand),
+    /// Say which clients and images the OSDs spend their processor time on.
+    Bill(BillArgs),
+    /// Measure how long a synchronous write takes on this host, again and again, and tell the cluster, whose metrics show it.
+    Probe(ProbeArgs),
     /// Look at, check, repair and move what a stopped OSD keeps; measure a store.
     #[command(subcommand)]
     Store(nacre_store_tool::Command),
@@ -49,9 +53,62 @@ impl Command {
             Self::Up(args) => Some(args.user()),
             Self::Mon(args) => Some(args.user()),
             Self::Osd(args) => Some(args.user()),
+            Self::Bill(_) | Self::Probe(_) => None,
             Self::Recovery(_) | Self::Store(_) | Self::Bench(_) | Self::Doctor(_) | Self::WhySlow(_) => None,
         }
     }
+}
+
+/// Options of `nacre probe`.
+#[derive(Debug, Args)]
+pub(crate) struct ProbeArgs {
+    /// Pool to write to.
+    #[arg(long)]
+    pub(crate) pool: String,
+    /// Seconds between two writes.
+    #[arg(long, default_value_t = 1.0, value_parser = parse_interval)]
+    pub(crate) interval: f64,
+    /// Bytes of a write, at most 64K.
+    #[arg(long, default_value_t = 4096, value_parser = clap::value_parser!(u64).range(1..=65536))]
+    pub(crate) size: u64,
+    /// Seconds after which a write without an answer has failed.
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=600))]
+    pub(crate) timeout: u64,
+    /// Ends after so many seconds; by default with SIGTERM.
+    #[arg(long)]
+    pub(crate) seconds: Option<u64>,
+    /// Client of the keyring; it needs the caps osd 'allow rw pool=POOL namespace=NAMESPACE' and mon 'allow r, allow command "probe report"'.
+    #[arg(long, default_value = "admin")]
+    pub(crate) id: String,
+    /// Namespace of its objects, none of which stays.
+    #[arg(long, default_value = ".nacre-probe")]
+    pub(crate) namespace: String,
+    /// Folder with `ceph.conf` and `keyring`.
+    #[arg(long, default_value = "nacre-data")]
+    pub(crate) dir: PathBuf,
+    /// Instead of the folder's `ceph.conf`.
+    #[arg(long)]
+    pub(crate) conf: Option<PathBuf>,
+    /// Instead of the folder's `keyring`.
+    #[arg(long)]
+    pub(crate) keyring: Option<PathBuf>,
+}
+
+/// Options of `nacre bill`.
+#[derive(Debug, Args)]
+pub(crate) struct BillArgs {
+    /// Folder of the cluster, or any with its `ceph.conf` and `keyring`.
+    #[arg(long, default_value = "nacre-data")]
+    pub(crate) dir: PathBuf,
+    /// How many seconds back, 5 to 120.
+    #[arg(long, default_value_t = 30)]
+    pub(crate) seconds: u64,
+    /// How many lines, the costliest first.
+    #[arg(long, default_value_t = 20)]
+    pub(crate) limit: u64,
+    /// As JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 /// Options of `nacre up`.
@@ -431,6 +488,16 @@ fn parse_pair(text: &str) -> Result<(String, String), String> {
     let pair = text.split_once('=').filter(|(name, _)| !name.is_empty());
     pair.map(|(name, value)| (name.to_owned(), value.to_owned()))
         .ok_or_else(|| format!("'{text}' is not NAME=VALUE"))
+}
+
+/// Seconds between two things, a millisecond at least.
+fn parse_interval(text: &str) -> Result<f64, String> {
+    let seconds: f64 = text.parse().map_err(|_| format!("'{text}' is no number of seconds"))?;
+    if (0.001..=3600.0).contains(&seconds) {
+        Ok(seconds)
+    } else {
+        Err("from 0.001 to 3600 seconds".to_owned())
+    }
 }
 
 pub(crate) fn parse_size(text: &str) -> Result<u64, String> {

@@ -18,6 +18,7 @@
 mod allocator;
 mod args;
 mod ask;
+mod bill;
 mod ceph_osd;
 mod crash_reports;
 mod files;
@@ -30,6 +31,7 @@ mod mon_recovery;
 mod networks;
 mod osd;
 mod osd_folder;
+mod probe;
 mod recovery;
 mod sd_notify;
 mod signals;
@@ -64,6 +66,8 @@ fn main() -> ExitCode {
             Some(ceph) => ceph_osd::start(&options, ceph).map(done),
             None => osd::run(&options).map(done),
         },
+        Command::Bill(args) => bill::run(&args).map(done),
+        Command::Probe(args) => probe::run(args).map(done),
         Command::Recovery(command) => recovery::run(&command).map(done),
         Command::Store(command) => nacre_store_tool::run(&command),
         Command::Bench(command) => nacre_bench::run(&command),

@@ -143,6 +143,12 @@ impl Images {
         self.names.retain(|(pool, ..), _| map.pools.contains_key(pool));
     }
 
+    /// What an image is called, where a client has opened it by that name.
+    #[must_use]
+    pub fn name(&self, pool: PoolId, namespace: &str, id: &str) -> Option<&str> {
+        self.names.get(&(pool, namespace.to_owned(), id.to_owned())).map(String::as_str)
+    }
+
     /// Pool, namespace, name and sums of each, in that order; the id of one whose name is not known. What several images of one name have
     /// had, of which all but one are gone, is added up.
     #[must_use]

@@ -5,16 +5,19 @@
 
 pub mod autoscaler;
 pub mod balancer;
+mod bill;
 mod counters;
 mod images;
 pub mod metrics;
 mod network;
 pub mod pgmap;
 pub mod primaries;
+pub mod probes;
 mod services;
 mod sessions;
 pub mod slow_devices;
 
+pub use bill::{Account, BILL_WINDOW_MAX, Bill, BillLine, BillSums, BillWindow, Client};
 pub use counters::{CounterValue, Counters, DaemonCounters, DeclaredCounter};
 pub use images::{ImageSums, Images};
 pub use network::{milliseconds, network_ping_times};

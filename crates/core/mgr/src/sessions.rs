@@ -1,8 +1,10 @@
 //! [`Mgr`]: what daemons tell the manager, and what it wants of them.
 
+use crate::bill::Bill;
 use crate::counters::Counters;
 use crate::images::Images;
 use crate::pgmap::PgMap;
+use crate::probes::Probes;
 use crate::services::Services;
 use nacre_maps::OsdMap;
 use nacre_msg::{MgrConfigure, PerfQueries, PgStats, image_name_query, image_query};
@@ -58,6 +60,10 @@ pub struct Mgr {
     pub counters: Counters,
     /// What OSDs count of images.
     pub images: Images,
+    /// Whom OSDs work for.
+    pub bill: Bill,
+    /// What clients' probes have found out.
+    pub probes: Probes,
 }
 
 impl Mgr {
@@ -87,6 +93,8 @@ impl Mgr {
     pub fn osd_map(&mut self, map: &OsdMap) {
         self.pgs.prune(map);
         self.images.prune(map);
+        self.bill.prune(map);
+        self.probes.retain(|pool| map.pools.contains_key(&pool));
     }
 
     /// Time passed; expected about once per second.

@@ -18,6 +18,7 @@ pub(crate) mod ping_checks;
 mod pool_checks;
 mod scrub_checks;
 pub(crate) mod version_checks;
+mod probe_checks;
 
 pub use crate::mutes::{Check, DETAILS_COUNT_MAX, Health, MUTES_COUNT_MAX, Mute, Severity};
 use crate::state::State;
@@ -75,6 +76,7 @@ pub fn checks(state: &State) -> Vec<Check> {
     out.extend(unusable_values(state));
     out.extend(throttled_clients(state));
     out.extend(device_checks::check(state));
+    out.extend(probe_checks::checks(state));
     out.extend(mds_checks::checks(state));
     out.extend(mgr_checks::checks(state, OWN_CODES));
     out.sort_by(|a, b| a.code.cmp(&b.code));

@@ -48,6 +48,8 @@ pub fn view(state: &State, sessions: Vec<(String, usize)>) -> View {
         sessions,
         counters: state.stats.counters.all(),
         images: state.stats.images.all(),
+        probes: (&state.stats.probes).into(),
+        bill: state.stats.bill.sums(&state.stats.images),
         digest,
         map,
     }

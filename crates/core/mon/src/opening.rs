@@ -32,6 +32,11 @@ impl Mon {
             self.osd_sessions.insert(osd, session);
             self.state.osd.seen(osd, cx.now);
         }
+        if entry.kind != EntityKind::OSD && endpoint == Endpoint::Mon {
+            let Identity { name, auth_name, seen_at, .. } = &entry.identity;
+            let host = seen_at.map(|host| host.to_string()).unwrap_or_default();
+            self.state.stats.bill.learn(*name, auth_name.to_string(), host);
+        }
         self.sessions.insert(session, entry);
     }
 

@@ -61,6 +61,10 @@ impl Mon {
             Message::OsdPgReadyToMerge(ready) => self.state.osd.ready_to_merge(osd, &ready),
             Message::OsdPgCreated(created) => self.state.osd.pg_created(created.pg),
             Message::DeviceReport(report) => self.device_report(osd, &report),
+            Message::BillReport(report) => {
+                let series_max = self.state.config.number_of_monitor("nacre_bill_series_max", 1000.0);
+                self.state.stats.bill.report(&report, series_max as usize, cx.now);
+            }
             Message::MarkMeDown(down) => self.mark_me_down(cx, session, tid, osd, down),
             Message::MarkMeDead(dead) => self.mark_me_dead(osd, &dead),
             // Nothing here handles it, or it answers what we never asked for.

@@ -19,6 +19,7 @@ use crate::monmap::MonMaps;
 use crate::mutes::Health;
 use crate::osd::{OsdMaps, OsdMapsError};
 use crate::primaries::Primaries;
+use crate::probing::Probing;
 use crate::quorum_view::QuorumView;
 use crate::recovery::Recovery;
 use crate::servicemap::ServiceMaps;
@@ -97,6 +98,8 @@ pub struct State {
     pub(crate) slow_osds: SlowOsds,
     /// What OSDs reported to us as the manager: PG states, usage, performance.
     pub stats: nacre_mgr::Mgr,
+    /// When pools are probed.
+    pub(crate) probing: Probing,
     /// What an earlier leader kept of it.
     pub(crate) kept_stats: KeptStats,
     /// Whether what was not reported means anything.
@@ -141,6 +144,7 @@ impl State {
             primaries: Primaries::open(snapshot)?,
             slow_osds: SlowOsds::open(snapshot)?,
             stats: nacre_mgr::Mgr::default(),
+            probing: Probing::default(),
             kept_stats: KeptStats::open(snapshot)?,
             warmth: Warmth::default(),
             answers: Answers::open(snapshot)?,

@@ -29,6 +29,7 @@ impl Mon {
             self.tick_autoscaler(cx, &digest);
             self.tick_balancer(cx);
             self.tick_slow_devices(cx);
+            self.tick_probing(cx);
         }
         self.state.keep_stats(cx.now);
         self.state.osd.trim();

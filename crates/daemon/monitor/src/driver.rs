@@ -13,6 +13,7 @@ use crate::link_msg::{LinkMsg, ToLeader, Vitals};
 use crate::links::{LinkCx, LinkEvent, Links};
 use crate::members::{Addresses, Monitors};
 use crate::planted::Planted;
+use crate::probing::Prober;
 use crate::quorum_view::{is_heard, look};
 use crate::replica::{Replica, ReplicaError, ReplicaEvent};
 use crate::store;
@@ -70,6 +71,8 @@ pub struct Driver {
     pub(crate) admin: Option<Mailbox<AdminRequest>>,
     /// Where it shows metrics while it is the active manager, if it may.
     pub(crate) exporter: Option<Exporter>,
+    /// Who probes pools while it leads, where there may be another thread.
+    pub(crate) prober: Option<Prober>,
     pub(crate) planted: Planted,
 }
 
@@ -200,6 +203,7 @@ impl Driver {
             self.vitals.measured(self.replica.room());
             self.look_at_monitors();
             self.follow_metrics();
+            self.follow_probes();
             self.front_event(FrontEvent::Tick);
             self.mon_event(Event::Tick);
             self.ping();

@@ -16,6 +16,7 @@
 //! | `vitals.rs`, `own_view.rs` | what monitors say of themselves, and how this one is |
 //! | `membership.rs`, `offline.rs` | monitors that come, go and move: while they run, and in stores of those that do not |
 //! | `recovery.rs` | what OSDs keep for the case that all monitors are lost: sealing it, and a store from it |
+//! | `probing.rs` | a client of its own that probes pools |
 //! | `exporter.rs`, `metrics.rs` | metrics of the active manager, by HTTP |
 //! | `audit_file.rs` | the audit channel as a file |
 //! | `planted.rs`, `testing.rs` | mistakes for the simulation to find, messages for the fuzzer |
@@ -36,6 +37,7 @@ mod monitor;
 mod offline;
 mod own_view;
 mod planted;
+mod probing;
 mod quorum_view;
 mod recovery;
 mod replica;

@@ -141,6 +141,7 @@ pub(crate) fn perf_dump(pg_driver: &PgDriver, net: &ShardNet, cpu: CpuTimes) -> 
             "store_kv_bytes": memory.kv_bytes,
             "pg_log_bytes": pg_driver.pgs.log_bytes(),
         },
+        "osd-bill": pg_driver.bill.dump(),
         "osd-stages": stages,
         "osd-cpu": { "threads_us": cpu.thread_ns / NS_PER_US, "process_us": cpu.process_ns / NS_PER_US },
         "throttle-osd_client_messages": messages,

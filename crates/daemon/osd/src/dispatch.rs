@@ -8,6 +8,7 @@
 //!
 //! What is for the shard as a whole comes back as a [`ShardAction`].
 
+use crate::bill::Work;
 use crate::connections::Connections;
 use crate::control::OsdControl;
 use crate::control_event::ControlEvent;
@@ -17,7 +18,7 @@ use crate::pg_query;
 use crate::sessions::{AuthFrame, InboundPeer};
 use crate::shard_msg::{ShardMsg, client_op};
 use nacre_msg::peer::{PeerMessage, PeerVersions};
-use nacre_msg::{Command, Message, OsdForceRecovery, RawMessage, backoff_op, force_option};
+use nacre_msg::{BillClass, Command, Message, OsdForceRecovery, RawMessage, backoff_op, force_option};
 use nacre_msgr::{DATA_BYTES_MAX, Event as ConnEvent};
 use nacre_options::Values;
 use nacre_osd_core::MapSource;
@@ -60,6 +61,9 @@ impl Dispatch<'_> {
 
     fn conn_event(&mut self, conn: ConnId, event: ConnEvent) {
         let Self { parts, connections, .. } = self;
+        if !matches!(event, ConnEvent::Message(_)) {
+            parts.pgs.bill.class(BillClass::Housekeeping, Work::Control, 0);
+        }
         match event {
             ConnEvent::AuthRequest { method, modes, payload } => {
                 let frame = AuthFrame::Request { method, modes, payload };
@@ -105,11 +109,13 @@ impl Dispatch<'_> {
             }
             Some(InboundPeer::HeartbeatPeer(osd)) => {
                 let osd = *osd;
+                self.parts.pgs.bill.class(BillClass::Housekeeping, Work::Control, 0);
                 self.parts.lend_control(|control, cx| control.pinged(cx, conn, osd, raw));
             }
             Some(InboundPeer::Handshake(..)) => net.messenger.close(conn),
             None => {
                 let event = ConnEvent::Message(raw);
+                self.parts.pgs.bill.class(BillClass::Housekeeping, Work::Control, 0);
                 self.parts.lend_control(|control, cx| control.conn_event(cx, conn, event));
             }
         }
@@ -126,6 +132,7 @@ impl Dispatch<'_> {
                 let op = client_op(session, tid, Box::new(op), cx.now, permit);
                 pgs.counters.ops += 1;
                 pgs.counters.op_in_bytes += op.trace.input_bytes;
+                pgs.bill.client_op(&op.session, &op.op, true);
                 match cx.net.router.shard_of(&spg) {
                     shard if shard == cx.net.router.me => pgs.client_op(cx, spg, op),
                     shard => cx.net.forward_op(shard, spg, op, pgs.counters.ops),
@@ -161,7 +168,7 @@ impl Dispatch<'_> {
         if raw.kind == PeerVersions::KIND {
             return connections.peer_versions(parts, conn, from, raw);
         }
-        match PeerMessage::decode(raw) {
+        match PeerMessage::decode(raw).inspect(|message| parts.pgs.bill.peer_message(message)) {
             Ok(message) => match parts.cx.net.router.shard_of(&message.header().spg) {
                 shard if shard == parts.cx.net.router.me => {
                     parts.pgs.peer_message(&mut parts.cx, from, message);
@@ -179,8 +186,14 @@ impl Dispatch<'_> {
     pub(crate) fn shard_msg(&mut self, msg: ShardMsg) -> Option<ShardAction> {
         let LentParts { pgs, cx, .. } = &mut self.parts;
         match msg {
-            ShardMsg::Op(spg, op) => pgs.client_op(cx, spg, op),
-            ShardMsg::Peer(from, message) => pgs.peer_message(cx, from, *message),
+            ShardMsg::Op(spg, op) => {
+                pgs.bill.client_op(&op.session, &op.op, false);
+                pgs.client_op(cx, spg, op);
+            }
+            ShardMsg::Peer(from, message) => {
+                pgs.bill.peer_message(&message);
+                pgs.peer_message(cx, from, *message);
+            }
             ShardMsg::SessionClosed(session) => pgs.session_closed(cx, session),
             ShardMsg::PeerReset(osd) => pgs.peer_reset(cx, osd),
             ShardMsg::Create(spg, create_info) => pgs.create_pg(cx, spg, *create_info),

@@ -60,7 +60,7 @@ impl Default for ImageStats {
 }
 
 /// The image's pool, where that is not the object's, and the id in the name of an object with an image's data.
-fn image_of(name: &[u8]) -> Option<(Option<PoolId>, &[u8])> {
+pub(crate) fn image_of(name: &[u8]) -> Option<(Option<PoolId>, &[u8])> {
     let rest = name.strip_prefix(b"rbd_data.").or_else(|| name.strip_prefix(b"journal_data."))?;
     let (first, rest) = split(rest)?;
     // `rbd_data.7.10b.0000` lies apart from its image, `rbd_data.10b.0000` does not.

@@ -30,6 +30,8 @@
 //! | `own_collection`, `recovery_snapshot` | what is kept for ourselves in the store, and for the case that all monitors are lost |
 //! | `storage` | the store's files |
 //! | `periodic`, `idle_trim`, `bench` | what comes back every second; memory given back; `ceph tell osd.N bench` |
+//! | `bill` | for whom a thread has worked, and what our monitor hears of it |
+//! | `power` | what the machine draws |
 //! | `stage_sums` | what that clock has counted, for the manager |
 //! | `tracker` | the stage clock of clients' messages |
 //! | `admin`, `asok`, `pg_query`, `lost`, `command_reply` | `ceph tell`, `ceph daemon` and `ceph pg` |
@@ -40,6 +42,7 @@ mod admin;
 mod admin_sessions;
 mod asok;
 mod bench;
+mod bill;
 mod command_reply;
 mod config;
 mod connections;
@@ -71,6 +74,7 @@ mod pg_driver;
 mod pg_maps;
 mod pg_query;
 mod pg_registry;
+mod power;
 mod recovery_snapshot;
 mod report;
 mod sessions;

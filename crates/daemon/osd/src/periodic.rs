@@ -131,7 +131,9 @@ impl Periodic {
         self.commits_told = (count, spent_ns);
         report.throttled = cx.net.messenger.intake().warnings;
         report.perf_samples = pgs.perf_stats.take();
-        report.sums = asok::perf_sums(pgs, cx.net, cx.clock.cpu().unwrap_or_default());
+        let cpu = cx.clock.cpu().unwrap_or_default();
+        report.bill = pgs.bill.take(cpu.thread_ns, cpu.process_ns);
+        report.sums = asok::perf_sums(pgs, cx.net, cpu);
         report.latencies = pgs.store.device().map(|device| device.take_latencies()).unwrap_or_default();
         report.sums.recovered = self.recovered.count(&report.pgs);
         report.slow_ops = asok::slow_ops(pgs, cx.options.seconds("osd_op_complaint_time"), cx.now);

@@ -4,6 +4,7 @@
 //!   event -> Pg::handle -> effects -> messages, transactions, reads, ... -> Resume, while the PG wants it
 //! ```
 
+use crate::bill::Bill;
 use crate::counted_op::CountedOp;
 use crate::dynamic_perf_stats::DynamicPerfStats;
 use crate::idle_trim::IdleTrim;
@@ -49,6 +50,7 @@ pub(crate) struct PgDriver {
     pub(crate) tracker: Tracker,
     pub(crate) counters: Counters,
     pub(crate) perf_stats: DynamicPerfStats,
+    pub(crate) bill: Bill,
     pub(crate) idle_trim: IdleTrim,
     /// The store cannot be trusted: see [`PgDriver::break_down`].
     broken: bool,
@@ -96,6 +98,7 @@ impl PgDriver {
             tracker: Tracker::new(),
             counters: Counters::default(),
             perf_stats: DynamicPerfStats::default(),
+            bill: Bill::default(),
             idle_trim: IdleTrim::default(),
             broken: false,
         }
@@ -182,6 +185,7 @@ impl PgDriver {
             cx.net.note_load(completions.len());
         }
         for completion in completions.drain(..) {
+            self.bill.completed(&completion);
             let (of, event) = self.pgs.completed(completion);
             if of.is_of_pg() {
                 self.deliver(cx, of.spg, event);
@@ -412,13 +416,16 @@ impl PgDriver {
             Effect::Reply { session, tid, message, trace, namespace, snap } => {
                 let (is_write, input_bytes) = (tracker::is_write(&trace), trace.input_bytes);
                 self.count_reply(cx, session, tid, &message, trace);
-                let counted = self.perf_stats.is_active().then(|| (message.pg, message.name.clone()));
+                let (pg, name) = (message.pg, message.name.clone());
                 let message = Message::OsdOpReply(*message).encode(tid);
                 let output_bytes = message.data.len() as u64;
-                if let Some((pg, name)) = counted {
+                let client = cx.net.sessions.client(session);
+                let object = (pg.pool, namespace.as_ref(), name.as_ref());
+                self.bill.answered((session, client), object, (input_bytes, output_bytes));
+                if self.perf_stats.is_active() {
                     self.perf_stats.learn(pg, &namespace, &name, &message.data);
                     self.perf_stats.add(&CountedOp {
-                        session: cx.net.sessions.client(session),
+                        session: client,
                         osd: self.osd,
                         pg,
                         namespace: &namespace,

@@ -176,6 +176,7 @@ impl Shard {
     /// Takes over what options say of this shard.
     pub(crate) fn follow_options(&mut self) {
         self.pg_driver.follow_options(&self.options);
+        self.pg_driver.bill.enable(self.options.flag("nacre_bill"), self.clock.thread_cpu_ns().is_some());
         self.net.follow_options(&self.options);
     }
 

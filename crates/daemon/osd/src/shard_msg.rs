@@ -1,5 +1,6 @@
 //! [`ShardMsg`]: messages between the shards of one OSD; [`ShardRouter`]: which shard a PG is on, and the way there.
 
+use crate::bill::BillSample;
 use crate::dynamic_perf_stats::PerfSamples;
 use crate::perf_counters::PerfSums;
 use nacre_auth::RotatingKeys;
@@ -112,6 +113,8 @@ pub(crate) struct ShardReport {
     pub(crate) perf_samples: PerfSamples,
     /// Requests to its device since the report before.
     pub(crate) latencies: DeviceLatencies,
+    /// For whom it has worked since the report before, where that is counted.
+    pub(crate) bill: Option<BillSample>,
 }
 
 /// A `tell` command about one PG.

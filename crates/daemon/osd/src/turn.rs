@@ -2,6 +2,7 @@
 //! the PGs want; write to the sockets; sleep until the nearest deadline.
 
 use crate::admin::{CommandOutcome, CommandView, command};
+use crate::bill::Work;
 use crate::command_reply::{Failure, reply};
 use crate::control::OsdControl;
 use crate::dispatch::{Dispatch, ShardAction};
@@ -9,7 +10,7 @@ use crate::lent_parts::LentParts;
 use crate::shard::{Background, Shard};
 use crate::shard_msg::{Question, ShardMsg};
 use crate::storage::{StoreConfig, device_facts};
-use nacre_msg::{Command, Message};
+use nacre_msg::{BillClass, Command, Message};
 use nacre_options::Values;
 use nacre_pg::{Event, Session, SessionId};
 use nacre_types::Stamp;
@@ -89,6 +90,7 @@ impl Shard {
         self.net.router.retry();
         self.net.sessions.unthrottle(&mut self.net.messenger);
         self.net.messenger.flush();
+        self.pg_driver.bill.turn_ended(self.now, || self.clock.thread_cpu_ns());
         Ok(())
     }
 
@@ -147,12 +149,14 @@ impl Shard {
         let (Dispatch { mut parts, maps, .. }, Background { periodic, give_back_memory, .. }) = self.lend();
         maps.tick(&mut parts);
         for spg in parts.pgs.pgs.due(parts.cx.now, is_tick) {
+            parts.pgs.bill.class(BillClass::Housekeeping, Work::Tick, 0);
             parts.pgs.deliver(&mut parts.cx, spg, Event::Tick);
         }
         if is_tick {
             periodic.tick(parts.pgs, &mut parts.cx, give_back_memory);
         }
         if is_tick || control_due.is_some_and(|at| at <= self.now) {
+            self.pg_driver.bill.class(BillClass::Housekeeping, Work::Control, 0);
             self.dispatch().parts.lend_control(OsdControl::tick);
             self.take_control_events();
             let Dispatch { mut parts, connections, maps } = self.dispatch();

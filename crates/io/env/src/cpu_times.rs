@@ -18,10 +18,14 @@ fn clock_ns(clock: libc::clockid_t) -> Option<u64> {
     (done == 0).then_some(seconds * 1_000_000_000 + nanoseconds)
 }
 
+/// Of the thread that asks.
+pub(crate) fn thread_cpu_ns() -> Option<u64> {
+    clock_ns(libc::CLOCK_THREAD_CPUTIME_ID)
+}
+
 /// Of the thread that asks, and its process.
 pub(crate) fn cpu_times() -> Option<CpuTimes> {
-    let thread_ns = clock_ns(libc::CLOCK_THREAD_CPUTIME_ID)?;
-    Some(CpuTimes { thread_ns, process_ns: clock_ns(libc::CLOCK_PROCESS_CPUTIME_ID)? })
+    Some(CpuTimes { thread_ns: thread_cpu_ns()?, process_ns: clock_ns(libc::CLOCK_PROCESS_CPUTIME_ID)? })
 }
 
 #[cfg(test)]

@@ -4,20 +4,24 @@
 //! Ceph: `src/pybind/mgr/prometheus/module.py` at v16.2.15; docs/metrics.md says what each series means here. A series that is not known is
 //! left out, never 0.
 
+mod bill;
 mod cluster;
 mod daemons;
 mod images;
 mod osds;
 mod page;
 mod pools;
+mod probes;
 #[cfg(any(test, feature = "testing"))]
 pub mod simulated;
 #[cfg(test)]
 mod tests;
 
+use crate::bill::BillSums;
 use crate::counters::DaemonCounters;
 use crate::images::ImageSums;
 use crate::pgmap::{Digest, PoolUsage, Rate};
+use crate::probes::{HostProbe, Level, Probes};
 use nacre_maps::OsdMap;
 use nacre_msg::stats::OsdPerfStat;
 use nacre_types::{OsdId, PoolId};
@@ -142,6 +146,38 @@ pub struct MdsView {
     pub facts: BTreeMap<String, String>,
 }
 
+/// What probes have found out about a pool.
+#[derive(Debug, Clone, Default)]
+pub struct PoolProbeView {
+    /// Number of the pool.
+    pub pool: PoolId,
+    /// Writes and reads of the last round that was answered.
+    pub levels: [Option<Level>; 2],
+    /// PGs that have not answered in the last round.
+    pub failed: usize,
+}
+
+/// What clients' probes have found out.
+#[derive(Debug, Clone, Default)]
+pub struct ProbesView {
+    /// Each pool that was probed.
+    pub pools: Vec<PoolProbeView>,
+    /// Host of clients, pool, what it has measured.
+    pub hosts: Vec<(String, PoolId, HostProbe)>,
+}
+
+impl From<&Probes> for ProbesView {
+    fn from(probes: &Probes) -> Self {
+        let pools = probes.pools().map(|(pool, health)| PoolProbeView {
+            pool,
+            levels: health.levels,
+            failed: health.last.faults.len() + health.last.unasked,
+        });
+        let hosts = probes.hosts.all().map(|(host, pool, probe)| (host.to_owned(), pool, probe.clone()));
+        Self { pools: pools.collect(), hosts: hosts.collect() }
+    }
+}
+
 /// What the manager knows at one moment.
 #[derive(Debug, Default)]
 pub struct View {
@@ -179,6 +215,10 @@ pub struct View {
     pub counters: Vec<DaemonCounters>,
     /// What clients do with images: pool and namespace, name or id, sums.
     pub images: Vec<(PoolId, String, String, ImageSums)>,
+    /// Whom OSDs work for.
+    pub bill: BillSums,
+    /// What clients' probes have found out.
+    pub probes: ProbesView,
 }
 
 /// About how many bytes a page has for each counter of a daemon, to begin with the right size.
@@ -195,6 +235,8 @@ impl View {
         osds::write(self, &mut page);
         pools::write(self, &mut page);
         images::write(self, &mut page);
+        bill::write(self, &mut page);
+        probes::write(self, &mut page);
         daemons::write(self, &mut page);
         daemons::write_counters(&self.counters, &mut page);
         page.into_text()

@@ -11,6 +11,8 @@ pub(super) enum Kind {
     Counter,
     /// It goes up and down.
     Gauge,
+    /// Buckets with a sum and a count.
+    Histogram,
     /// Ceph's word for what describes something, or says yes or no.
     Untyped,
 }
@@ -34,6 +36,7 @@ impl Page {
         let kind = match kind {
             Kind::Counter => "counter",
             Kind::Gauge => "gauge",
+            Kind::Histogram => "histogram",
             Kind::Untyped => "untyped",
         };
         self.text.push_str("# HELP ");

@@ -9,6 +9,7 @@
 mod args;
 mod auth;
 mod balancer;
+mod bill;
 mod blocklist;
 mod call;
 mod caps;
@@ -48,6 +49,7 @@ mod pool;
 mod pool_app;
 mod pool_autoscale;
 mod pool_get_set;
+mod probe;
 mod progress;
 mod recovery;
 mod services;
@@ -74,6 +76,7 @@ use serde_json::Value;
 const TOPICS: &[&[table::Command]] = &[
     auth::COMMANDS,
     balancer::COMMANDS,
+    bill::COMMANDS,
     blocklist::COMMANDS,
     config::COMMANDS,
     config_key::COMMANDS,
@@ -109,6 +112,7 @@ const TOPICS: &[&[table::Command]] = &[
     pool_app::COMMANDS,
     pool_autoscale::COMMANDS,
     pool_get_set::COMMANDS,
+    probe::COMMANDS,
     progress::COMMANDS,
     recovery::COMMANDS,
     services::COMMANDS,

@@ -1,0 +1,17 @@
+//! `nacre bill`: which clients and images the OSDs spend their processor time on; what `ceph bill` shows.
+
+use crate::args::BillArgs;
+use crate::ask::Admin;
+use crate::files::Folder;
+use anyhow::Result;
+use serde_json::json;
+
+/// Prints it.
+pub(crate) fn run(args: &BillArgs) -> Result<()> {
+    let mut admin = Admin::new(&Folder::open(&args.dir)?)?;
+    let format = if args.json { "json-pretty" } else { "plain" };
+    let command = json!({ "prefix": "bill", "seconds": args.seconds, "limit": args.limit, "format": format });
+    let answer = admin.ask(&command.to_string())?;
+    println!("{}", String::from_utf8_lossy(&answer.data).trim_end());
+    Ok(())
+}

@@ -1,0 +1,335 @@
+//! [`Bill`]: which clients and images OSDs spend their processor time on, as they report it, and since when.
+//!
+//! Clients are summed up by the entity of their key and the address of their host, so that a host that starts a thousand programs is one line
+//! for ever. Of the last two minutes it is known which instance it was, too, in slices of the reports' interval.
+
+use crate::images::Images;
+use nacre_maps::OsdMap;
+use nacre_msg::{BILL_ROWS_MAX, BillClass, BillReport, BillRow, Power};
+use nacre_types::{EntityName, PoolId, Stamp};
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+/// OSDs report this often; what they report in this time is one slice.
+const SLICE: Duration = Duration::from_secs(5);
+/// How far back the slices go.
+pub const BILL_WINDOW_MAX: Duration = Duration::from_secs(120);
+/// Rows of one slice; what more there is has no name.
+const SLICE_ROWS_MAX: usize = 4096;
+/// Instances whose entity is remembered: those that connected last.
+const NAMES_MAX: usize = 20_000;
+/// Processes whose clock is remembered.
+const PROCESSES_MAX: usize = 16_384;
+/// Accounts that nobody has used for so many reports make room for new ones.
+const IDLE_REPORTS_MAX: u64 = 20_000;
+/// Bytes of an image's id and of its namespace.
+const TEXT_BYTES_MAX: usize = 256;
+/// Of a host whose OSDs do not report any more nobody knows what it draws.
+const POWER_KEPT: Duration = Duration::from_secs(30);
+/// Label of what belongs to clients and images that are not told apart.
+const OTHER: &str = "other";
+
+/// What was worked for somebody.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Account {
+    /// Processor time of OSDs' threads in nanoseconds.
+    pub cpu_ns: u64,
+    /// Messages that were answered.
+    pub ops: u64,
+    /// Bytes that they brought and took away.
+    pub bytes: u64,
+}
+
+impl Account {
+    fn add(&mut self, more: &Self) {
+        self.cpu_ns = self.cpu_ns.saturating_add(more.cpu_ns);
+        self.ops = self.ops.saturating_add(more.ops);
+        self.bytes = self.bytes.saturating_add(more.bytes);
+    }
+
+    fn of(row: &BillRow) -> Self {
+        Self { cpu_ns: row.cpu_ns, ops: row.ops, bytes: row.bytes }
+    }
+}
+
+/// Accounts that are bounded: what finds no room goes to one for all others.
+#[derive(Debug)]
+struct Accounts<K> {
+    of: BTreeMap<K, (Account, u64)>,
+    other: Account,
+}
+
+impl<K> Default for Accounts<K> {
+    fn default() -> Self {
+        Self { of: BTreeMap::new(), other: Account::default() }
+    }
+}
+
+impl<K: Ord> Accounts<K> {
+    fn add(&mut self, key: K, more: &Account, (count_max, report): (usize, u64)) {
+        if self.of.len() >= count_max && !self.of.contains_key(&key) {
+            let other = &mut self.other;
+            self.of.retain(|_, (account, used)| {
+                let is_idle = *used + IDLE_REPORTS_MAX < report;
+                if is_idle {
+                    other.add(account);
+                }
+                !is_idle
+            });
+            if self.of.len() >= count_max {
+                return self.other.add(more);
+            }
+        }
+        let (account, used) = self.of.entry(key).or_default();
+        account.add(more);
+        *used = report;
+    }
+}
+
+/// Who asked for the work, as an operator knows him.
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Client {
+    /// Entity of its key, such as `client.nova`.
+    pub entity: String,
+    /// Address of its host.
+    pub host: String,
+}
+
+/// Client instance, pool, namespace and image's id.
+type RowKey = (EntityName, PoolId, String, String);
+
+/// What was reported within some seconds.
+#[derive(Debug, Default)]
+struct Slice {
+    began: Stamp,
+    rows: BTreeMap<RowKey, Account>,
+    classes_ns: [u64; BillClass::ALL.len()],
+    /// Of threads that are no OSD's; below zero where one of two OSDs of a process has told more than the process had when the other did.
+    other_threads_ns: i64,
+}
+
+/// A process with OSDs.
+#[derive(Debug, Default)]
+struct Process {
+    /// Its clock when an OSD in it reported last.
+    seen_ns: u64,
+}
+
+/// One line of a bill.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BillLine {
+    /// The instance that asked, such as `client.4123`.
+    pub instance: EntityName,
+    /// Who that is.
+    pub client: Client,
+    /// The image's own pool, or that of the objects.
+    pub pool: PoolId,
+    /// Namespace of the image.
+    pub namespace: String,
+    /// Name of the image, or its id where its name is not known; empty where there is none.
+    pub image: String,
+    /// What was done for it.
+    pub account: Account,
+}
+
+/// The bill of some seconds.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct BillWindow {
+    /// Seconds that the reports are from.
+    pub seconds: u64,
+    /// The costliest first.
+    pub lines: Vec<BillLine>,
+    /// What is for no client in particular: names of [`BillClass`], and `other_threads`.
+    pub classes_ns: Vec<(&'static str, u64)>,
+}
+
+/// Sums since this manager began, as metrics have them.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct BillSums {
+    /// Each client; `other` for those beyond the bound.
+    pub clients: Vec<(Client, Account)>,
+    /// Each image: pool, namespace, name or id.
+    pub images: Vec<(PoolId, String, String, Account)>,
+    /// What is for no client in particular, in nanoseconds.
+    pub classes_ns: Vec<(&'static str, u64)>,
+    /// What hosts with OSDs draw.
+    pub power: Vec<(String, Power)>,
+}
+
+/// What OSDs have worked for since this manager began.
+#[derive(Debug, Default)]
+pub struct Bill {
+    names: BTreeMap<EntityName, Client>,
+    clients: Accounts<Client>,
+    images: Accounts<(PoolId, String, String)>,
+    classes_ns: [u64; BillClass::ALL.len()],
+    other_threads_ns: i64,
+    processes: BTreeMap<String, Process>,
+    slices: VecDeque<Slice>,
+    reports: u64,
+    /// By host.
+    power: BTreeMap<String, (Power, Stamp)>,
+}
+
+fn shown_classes(classes_ns: &[u64], other_threads_ns: i64) -> Vec<(&'static str, u64)> {
+    let classes = BillClass::ALL.iter().zip(classes_ns).map(|(class, ns)| (class.key(), *ns));
+    classes.chain([("other_threads", u64::try_from(other_threads_ns).unwrap_or(0))]).collect()
+}
+
+impl Bill {
+    /// An instance has proved who it is.
+    pub fn learn(&mut self, instance: EntityName, entity: String, host: String) {
+        self.names.insert(instance, Client { entity, host });
+        // Numbers only grow: the lowest is the oldest.
+        if self.names.len() > NAMES_MAX {
+            self.names.pop_first();
+        }
+    }
+
+    fn client(&self, instance: &EntityName) -> Client {
+        self.names.get(instance).cloned().unwrap_or_else(|| Client {
+            // `client.?`: of a kind that is known, but not whose.
+            entity: instance
+                .to_string()
+                .split('.')
+                .next()
+                .map(|kind| format!("{kind}.?"))
+                .unwrap_or_default(),
+            host: String::new(),
+        })
+    }
+
+    /// An OSD reports; at most `series_max` clients, and as many images, are told apart.
+    pub fn report(&mut self, report: &BillReport, series_max: usize, now: Stamp) {
+        self.reports += 1;
+        let bound = (series_max, self.reports);
+        let mut classes_ns = [0; BillClass::ALL.len()];
+        for (sum, ns) in classes_ns.iter_mut().zip(&report.classes_ns) {
+            *sum = *ns;
+        }
+        let mut billed_ns: u64 = report.classes_ns.iter().fold(0, |sum, ns| sum.saturating_add(*ns));
+        self.begin_slice(now);
+        let mut unnamed = Account::default();
+        for row in report.rows.iter().take(BILL_ROWS_MAX) {
+            let account = Account::of(row);
+            billed_ns = billed_ns.saturating_add(row.cpu_ns);
+            self.clients.add(self.client(&row.client), &account, bound);
+            let is_sound = row.namespace.len().max(row.image.len()) <= TEXT_BYTES_MAX;
+            if !row.image.is_empty() && is_sound {
+                let key = (row.pool, row.namespace.clone(), row.image.clone());
+                self.images.add(key, &account, bound);
+            }
+            let Some(slice) = self.slices.back_mut() else { continue };
+            let image = if is_sound { row.image.clone() } else { String::new() };
+            let namespace = if is_sound { row.namespace.clone() } else { String::new() };
+            let key = (row.client, row.pool, namespace, image);
+            if slice.rows.len() < SLICE_ROWS_MAX || slice.rows.contains_key(&key) {
+                slice.rows.entry(key).or_default().add(&account);
+            } else {
+                unnamed.add(&account);
+            }
+        }
+        if let (Some(power), Some((host, _))) = (report.power, report.process.rsplit_once('/')) {
+            self.power.retain(|_, (_, at)| now.since(*at) < POWER_KEPT);
+            if self.power.len() < PROCESSES_MAX {
+                self.power.insert(host.to_owned(), (power, now));
+            }
+        }
+        let rest_ns = self.other_threads(report, billed_ns);
+        self.other_threads_ns = self.other_threads_ns.saturating_add(rest_ns);
+        add_all(&mut self.classes_ns, &classes_ns);
+        if let Some(slice) = self.slices.back_mut() {
+            add_all(&mut slice.classes_ns, &classes_ns);
+            slice.classes_ns[BillClass::OtherClients as usize] += unnamed.cpu_ns;
+            slice.other_threads_ns = slice.other_threads_ns.saturating_add(rest_ns);
+        }
+    }
+
+    /// What of the process's time since the last report of any OSD in it this report does not account for.
+    fn other_threads(&mut self, report: &BillReport, billed_ns: u64) -> i64 {
+        if self.processes.len() >= PROCESSES_MAX && !self.processes.contains_key(&report.process) {
+            self.processes.clear();
+        }
+        let before = report.process_ns.saturating_sub(report.process_delta_ns);
+        let process = self.processes.entry(report.process.clone()).or_insert(Process { seen_ns: before });
+        let used_ns = report.process_ns.saturating_sub(process.seen_ns);
+        process.seen_ns = process.seen_ns.max(report.process_ns);
+        let signed = |ns: u64| i64::try_from(ns).unwrap_or(i64::MAX);
+        signed(used_ns).saturating_sub(signed(billed_ns))
+    }
+
+    fn begin_slice(&mut self, now: Stamp) {
+        let is_over = |slice: &Slice| now.since(slice.began) >= SLICE;
+        if self.slices.back().is_none_or(is_over) {
+            self.slices.push_back(Slice { began: now, ..Slice::default() });
+        }
+        while self.slices.front().is_some_and(|slice| now.since(slice.began) > BILL_WINDOW_MAX) {
+            self.slices.pop_front();
+        }
+    }
+
+    /// What was reported within the last `window`.
+    #[must_use]
+    pub fn window(&self, window: Duration, images: &Images, now: Stamp) -> BillWindow {
+        let slices = self.slices.iter().filter(|slice| now.since(slice.began) <= window);
+        let mut rows: BTreeMap<&RowKey, Account> = BTreeMap::new();
+        let (mut classes_ns, mut other_threads_ns) = ([0; BillClass::ALL.len()], 0_i64);
+        let mut began = None;
+        for slice in slices {
+            began = began.or(Some(slice.began));
+            slice.rows.iter().for_each(|(key, account)| rows.entry(key).or_default().add(account));
+            add_all(&mut classes_ns, &slice.classes_ns);
+            other_threads_ns = other_threads_ns.saturating_add(slice.other_threads_ns);
+        }
+        // A report is of the seconds before it.
+        let seconds = began.map_or(0, |began| (now.since(began) + SLICE).min(window).as_secs().max(1));
+        let line = |((instance, pool, namespace, id), account): (&RowKey, Account)| BillLine {
+            instance: *instance,
+            client: self.client(instance),
+            pool: *pool,
+            namespace: namespace.clone(),
+            image: images.name(*pool, namespace, id).unwrap_or(id).to_owned(),
+            account,
+        };
+        let mut lines: Vec<BillLine> = rows.into_iter().map(line).collect();
+        lines.sort_by_key(|line| std::cmp::Reverse(line.account.cpu_ns));
+        BillWindow { seconds, lines, classes_ns: shown_classes(&classes_ns, other_threads_ns) }
+    }
+
+    /// Everything since this manager began.
+    #[must_use]
+    pub fn sums(&self, images: &Images) -> BillSums {
+        let other = Client { entity: OTHER.to_owned(), host: String::new() };
+        let rest = (self.clients.other != Account::default()).then_some((other, self.clients.other));
+        let clients = self.clients.of.iter().map(|(client, (account, _))| (client.clone(), *account));
+        // Two images of one name, of which one is gone, are one series.
+        let mut named: BTreeMap<(PoolId, &str, &str), Account> = BTreeMap::new();
+        for ((pool, namespace, id), (account, _)) in &self.images.of {
+            let name = images.name(*pool, namespace, id).unwrap_or(id);
+            named.entry((*pool, namespace, name)).or_default().add(account);
+        }
+        let image = |((pool, namespace, name), account): ((PoolId, &str, &str), Account)| {
+            (pool, namespace.to_owned(), name.to_owned(), account)
+        };
+        BillSums {
+            clients: clients.chain(rest).collect(),
+            images: named.into_iter().map(image).collect(),
+            classes_ns: shown_classes(&self.classes_ns, self.other_threads_ns),
+            power: self.power.iter().map(|(host, (power, _))| (host.clone(), *power)).collect(),
+        }
+    }
+
+    /// Forgets images of pools that are gone.
+    pub fn prune(&mut self, map: &OsdMap) {
+        self.images.of.retain(|(pool, ..), _| map.pools.contains_key(pool));
+    }
+}
+
+fn add_all(sums: &mut [u64], more: &[u64]) {
+    for (sum, more) in sums.iter_mut().zip(more) {
+        *sum = sum.saturating_add(*more);
+    }
+}
+
+#[cfg(test)]
+mod tests;

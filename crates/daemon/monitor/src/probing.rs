@@ -1,0 +1,107 @@
+//! [`Prober`]: a thread with a client of its own that probes pools when the leader wants it. `nacre_mon` says when and judges what comes of it.
+//!
+//! Each round is a new client: it authenticates, gets the map and connects to OSDs as any other does.
+
+use crate::driver::Driver;
+use nacre_auth::{CryptoKey, Offer};
+use nacre_client::{Access, Client, Probe};
+use nacre_env::real::RealNet;
+use nacre_env::{Clock, RealClock, SystemEntropy, Wake};
+use nacre_mgr::probes::PoolProbe;
+use nacre_mon::{PROBE_NAMESPACE, PROBE_USER, ProbeOrder};
+use nacre_service::{Mailbox, MailboxSender, Messenger, mailbox};
+use nacre_types::{AuthName, EntityAddr, EntityKind, PoolId};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+
+/// What a round has found, or why there was none.
+type Outcome = Result<BTreeMap<PoolId, PoolProbe>, String>;
+
+/// A round, and where the cluster is.
+struct Order {
+    monitors: Vec<EntityAddr>,
+    order: ProbeOrder,
+}
+
+/// The way to the thread, which begins with the first order and ends with this.
+pub(crate) struct Prober {
+    name: String,
+    results: Mailbox<Outcome>,
+    sender: MailboxSender<Outcome>,
+    thread: Option<SyncSender<Order>>,
+    stop: Arc<AtomicBool>,
+}
+
+impl Prober {
+    /// Of the monitor `name`, whose thread `waker` wakes.
+    pub(crate) fn new(name: &str, waker: Arc<dyn Wake>) -> Self {
+        let (sender, results) = mailbox(waker);
+        Self { name: format!("mon.{name}/probe"), results, sender, thread: None, stop: Arc::default() }
+    }
+
+    fn give(&mut self, order: Order) -> Result<(), String> {
+        if self.thread.is_none() {
+            let (orders, receiver) = sync_channel(1);
+            let (sender, stop) = (self.sender.clone(), Arc::clone(&self.stop));
+            std::thread::Builder::new()
+                .name(self.name.clone())
+                .spawn(move || serve(&receiver, &sender, &stop))
+                .map_err(|error| format!("no thread for probes: {error}"))?;
+            self.thread = Some(orders);
+        }
+        let thread = self.thread.as_ref().ok_or("no thread")?;
+        thread.try_send(order).map_err(|_| "the thread of probes has not ended its last round".to_owned())
+    }
+}
+
+impl Drop for Prober {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Release);
+    }
+}
+
+fn serve(orders: &Receiver<Order>, results: &MailboxSender<Outcome>, stop: &AtomicBool) {
+    while let Ok(order) = orders.recv() {
+        // Full only if nobody takes results any more.
+        let _nobody = results.try_send(probe(order, stop));
+    }
+}
+
+fn probe(Order { monitors, order }: Order, stop: &AtomicBool) -> Outcome {
+    let net = RealNet::new().map_err(|error| format!("no sockets for a client: {error}"))?;
+    let ProbeOrder { key, pools, round, patience } = order;
+    let clock = RealClock::start();
+    let messenger = Messenger::new(Box::new(net), clock.wall().sec.into());
+    let mut client =
+        Client::new(access(monitors, key), Box::new(clock), Box::new(SystemEntropy::default()), messenger);
+    client.begin();
+    let probe = Probe::new(&mut client, &clock, PROBE_NAMESPACE, patience, stop);
+    probe.round(pools.as_ref(), round).map_err(|error| error.to_string())
+}
+
+fn access(monitors: Vec<EntityAddr>, key: CryptoKey) -> Access {
+    Access {
+        monitors,
+        name: AuthName::new(EntityKind::CLIENT, PROBE_USER),
+        key,
+        modes: (Offer::secure_first(), Offer::crc_first()),
+    }
+}
+
+impl Driver {
+    /// Takes what the thread has found, and has it probe what is due.
+    pub(crate) fn follow_probes(&mut self) {
+        let Some(prober) = &mut self.prober else { return };
+        let (now, wall) = (self.clock.now(), self.clock.wall());
+        let results: Vec<Outcome> = prober.results.take().collect();
+        let Some(lead) = &mut self.lead else { return };
+        results.into_iter().for_each(|outcome| lead.mon.probed(outcome, now, wall));
+        let Some(order) = lead.mon.probe_order(now) else { return };
+        let monitors = self.monitors.map.mons.values().filter_map(|mon| mon.addrs.msgr2()).collect();
+        if let Err(error) = prober.give(Order { monitors, order }) {
+            lead.mon.probed(Err(error), now, wall);
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! [`MonReports`]: what our monitor hears of an OSD from time to time, beside what managers do: how long its device takes, and for whom it
+//! has worked.
+
+use super::{BillSample, CLASSES};
+use crate::device::DeviceWatch;
+use crate::power::PowerMeter;
+use crate::shard_msg::ShardReport;
+use nacre_msg::{BILL_ROWS_MAX, BillClass, BillReport, BillRow, Message};
+use nacre_options::Values;
+use nacre_osd_core::ControlPlane;
+use nacre_types::{EntityName, PoolId, Stamp};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// Our monitor hears of the bill this often.
+const REPORT_INTERVAL: Duration = Duration::from_secs(5);
+
+type Key = (EntityName, PoolId, String, String);
+/// Nanoseconds, messages, bytes.
+type Sums = (u64, u64, u64);
+
+/// What our monitor was not told yet. Ceph's are told nothing.
+#[derive(Debug)]
+pub(crate) struct MonReports {
+    plane: ControlPlane,
+    device: DeviceWatch,
+    process: String,
+    /// The process's clock: now, and when it was told last.
+    process_ns: u64,
+    process_told_ns: u64,
+    rows: BTreeMap<Key, Sums>,
+    classes_ns: [u64; CLASSES],
+    told_at: Stamp,
+    power: PowerMeter,
+}
+
+impl MonReports {
+    /// Of an OSD on this host.
+    pub(crate) fn new(plane: ControlPlane, host: &str) -> Self {
+        Self {
+            plane,
+            device: DeviceWatch::new(plane),
+            process: format!("{host}/{}", std::process::id()),
+            process_ns: 0,
+            process_told_ns: 0,
+            rows: BTreeMap::new(),
+            classes_ns: [0; CLASSES],
+            told_at: Stamp::default(),
+            power: PowerMeter::default(),
+        }
+    }
+
+    /// A shard reports.
+    pub(crate) fn note(&mut self, report: &mut ShardReport) {
+        self.device.note(&report.latencies);
+        if let Some(sample) = report.bill.take().filter(|_| self.plane == ControlPlane::Nacre) {
+            self.note_bill(sample);
+        }
+    }
+
+    fn note_bill(&mut self, sample: BillSample) {
+        self.process_ns = self.process_ns.max(sample.process_ns);
+        for (sum, ns) in self.classes_ns.iter_mut().zip(sample.classes_ns) {
+            *sum += ns;
+        }
+        for row in sample.rows {
+            let sums = self.rows.entry((row.client, row.pool, row.namespace, row.image)).or_default();
+            *sums = (sums.0 + row.cpu_ns, sums.1 + row.ops, sums.2 + row.bytes);
+        }
+        // The cheapest of too many are told apart no more.
+        if self.rows.len() > 2 * BILL_ROWS_MAX {
+            self.keep_costliest();
+        }
+    }
+
+    fn keep_costliest(&mut self) {
+        let mut costs: Vec<u64> = self.rows.values().map(|sums| sums.0).collect();
+        costs.sort_unstable_by(|a, b| b.cmp(a));
+        let Some(limit) = costs.get(BILL_ROWS_MAX).copied() else { return };
+        let others = &mut self.classes_ns[BillClass::OtherClients as usize];
+        self.rows.retain(|_, sums| {
+            if sums.0 <= limit {
+                *others += sums.0;
+            }
+            sums.0 > limit
+        });
+    }
+
+    /// What is to be told now, if it is time and there is something.
+    pub(crate) fn due(&mut self, now: Stamp, options: &Values) -> Vec<Message> {
+        let device = self.device.report(now).map(Message::from);
+        let is_due = self.process_ns > self.process_told_ns && now.since(self.told_at) >= REPORT_INTERVAL;
+        let bill = is_due.then(|| self.take_bill(now, options)).map(Message::from);
+        device.into_iter().chain(bill).collect()
+    }
+
+    fn take_bill(&mut self, now: Stamp, options: &Values) -> BillReport {
+        self.told_at = now;
+        self.keep_costliest();
+        let rows = std::mem::take(&mut self.rows).into_iter();
+        let rows = rows.map(|((client, pool, namespace, image), (cpu_ns, ops, bytes))| BillRow {
+            client,
+            pool,
+            namespace,
+            image,
+            cpu_ns,
+            ops,
+            bytes,
+        });
+        let told_ns = std::mem::replace(&mut self.process_told_ns, self.process_ns);
+        BillReport {
+            process: self.process.clone(),
+            process_ns: self.process_ns,
+            process_delta_ns: self.process_ns - told_ns,
+            classes_ns: std::mem::take(&mut self.classes_ns).to_vec(),
+            rows: rows.collect(),
+            power: self.power.sample(options),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Nobody wants to know what this machine draws.
+    fn options() -> Values {
+        Values::from_iter([("nacre_power_root", "")])
+    }
+
+    fn sample(clients: std::ops::Range<u64>, process_ns: u64) -> ShardReport {
+        let row =
+            |id: u64| BillRow { client: EntityName::client(id), cpu_ns: id, ops: 1, ..BillRow::default() };
+        let bill = BillSample { rows: clients.map(row).collect(), classes_ns: [10; CLASSES], process_ns };
+        ShardReport { bill: Some(bill), ..ShardReport::default() }
+    }
+
+    fn bill(messages: &[Message]) -> Option<&BillReport> {
+        messages.iter().find_map(|message| match message {
+            Message::BillReport(bill) => Some(bill),
+            _ => None,
+        })
+    }
+
+    #[test]
+    fn nothing_is_lost_between_two_reports_and_the_cheapest_are_one() {
+        let at = |s| Stamp::default() + Duration::from_secs(s);
+        let mut reports = MonReports::new(ControlPlane::Nacre, "host");
+        let count = BILL_ROWS_MAX as u64 + 50;
+        reports.note(&mut sample(1..count + 1, 1000));
+        reports.note(&mut sample(1..count + 1, 5000));
+        let told = reports.due(at(10), &options());
+        let told = bill(&told).expect("it is time");
+        assert_eq!((told.process_ns, told.process_delta_ns), (5000, 5000));
+        assert_eq!(told.rows.len(), BILL_ROWS_MAX);
+        let sum: u64 = told.rows.iter().map(|row| row.cpu_ns).chain(told.classes_ns.iter().copied()).sum();
+        assert_eq!(sum, count * (count + 1) + 2 * 10 * CLASSES as u64);
+        reports.note(&mut sample(1..2, 5500));
+        assert!(bill(&reports.due(at(14), &options())).is_none(), "too early");
+        let told = reports.due(at(15), &options());
+        assert_eq!(bill(&told).map(|bill| (bill.process_delta_ns, bill.rows.len())), Some((500, 1)));
+        assert!(reports.due(at(30), &options()).is_empty(), "nothing to tell");
+    }
+
+    #[test]
+    fn cephs_monitors_are_told_nothing() {
+        let mut reports = MonReports::new(ControlPlane::Ceph, "host");
+        reports.note(&mut sample(1..9, 1000));
+        assert!(reports.due(Stamp::default() + Duration::from_secs(10), &options()).is_empty());
+    }
+}
