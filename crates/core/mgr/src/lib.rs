@@ -6,6 +6,7 @@
 pub mod autoscaler;
 pub mod balancer;
 mod counters;
+mod history;
 mod images;
 pub mod metrics;
 mod network;
@@ -13,8 +14,10 @@ pub mod pgmap;
 mod services;
 mod sessions;
 pub mod slow_devices;
+mod slow_requests;
 
 pub use counters::{CounterValue, Counters, DaemonCounters, DeclaredCounter};
+pub use history::{History, SAMPLE_PERIOD, SAMPLES_COUNT_MAX, Sample};
 pub use images::{ImageSums, Images};
 pub use network::{milliseconds, network_ping_times};
 pub use pgmap::{KeptDigest, PgMap};
@@ -22,3 +25,4 @@ pub use services::{
     SERVICE_BYTES_MAX, SERVICE_DAEMONS_MAX, ServiceDaemon, ServiceKey, ServiceRefused, Services,
 };
 pub use sessions::{Mgr, ORDERS_COUNT_MAX, PgOrder, PgOrderKind, STATS_PERIOD_S};
+pub use slow_requests::SlowRequests;

@@ -1,9 +1,11 @@
 //! [`Mgr`]: what daemons tell the manager, and what it wants of them.
 
 use crate::counters::Counters;
+use crate::history::History;
 use crate::images::Images;
 use crate::pgmap::PgMap;
 use crate::services::Services;
+use crate::slow_requests::SlowRequests;
 use nacre_maps::OsdMap;
 use nacre_msg::{MgrConfigure, PerfQueries, PgStats, image_name_query, image_query};
 use nacre_types::{OsdId, PgId, Stamp, UTime};
@@ -58,6 +60,10 @@ pub struct Mgr {
     pub counters: Counters,
     /// What OSDs count of images.
     pub images: Images,
+    /// What went on over the last hour.
+    pub history: History,
+    /// Requests that OSDs have had for too long.
+    pub slow_requests: SlowRequests,
 }
 
 impl Mgr {

@@ -12,10 +12,12 @@ mod mon_checks;
 mod osd_checks;
 mod pg_checks;
 pub(crate) mod ping_checks;
+mod words;
 
 pub use crate::mutes::{Check, DETAILS_COUNT_MAX, Health, MUTES_COUNT_MAX, Mute, Severity};
 use crate::state::State;
 use nacre_msg::stats::osd_alert;
+pub(crate) use words::words;
 
 /// Codes that a stock manager has as well and that we judge ourselves, by what OSDs report to us: the same cluster must not be degraded and
 /// clean in one answer.

@@ -7,7 +7,7 @@ use nacre_auth::Rwx;
 use nacre_msg::stats::pg_state;
 use nacre_msg::{
     LogPriority, MarkMeDead, MarkMeDown, Message, OsdAlive, OsdBoot, OsdFailure, OsdPgTemp, PgStats,
-    failure_flag,
+    SLOW_REQUESTS_COUNT_MAX, SlowRequest, failure_flag,
 };
 use nacre_types::{AddrVec, Epoch, OsdId, PgId};
 use std::time::Duration;
@@ -61,11 +61,17 @@ impl Mon {
             Message::OsdPgReadyToMerge(ready) => self.state.osd.ready_to_merge(osd, &ready),
             Message::OsdPgCreated(created) => self.state.osd.pg_created(created.pg),
             Message::DeviceReport(report) => self.device_report(osd, &report),
+            Message::SlowRequests(slow) => self.slow_requests(cx, osd, slow.requests),
             Message::MarkMeDown(down) => self.mark_me_down(cx, session, tid, osd, down),
             Message::MarkMeDead(dead) => self.mark_me_dead(osd, &dead),
             // Nothing here handles it, or it answers what we never asked for.
             _ => (),
         }
+    }
+
+    fn slow_requests(&mut self, cx: &Cx<'_>, osd: OsdId, mut requests: Vec<SlowRequest>) {
+        requests.truncate(SLOW_REQUESTS_COUNT_MAX);
+        self.state.stats.slow_requests.report(osd, requests, cx.now);
     }
 
     /// An OSD says which map it has. No OSD has one that we have not published, unless our store is older than what we published.

@@ -27,6 +27,7 @@ use crate::peer_links::PeerLinks;
 use crate::recovery_snapshot::SnapshotIntake;
 use crate::report;
 use crate::shard_msg::{MonRequest, ShardReport};
+use crate::slow_requests::SlowWatch;
 use nacre_denc::Decode;
 use nacre_maps::{MgrMap, OsdMap};
 use nacre_monc::Config as MoncConfig;
@@ -69,6 +70,8 @@ pub(crate) struct OsdControl {
     ceph: Option<UnderCeph>,
     /// What our monitor is to hear of the device.
     device: DeviceWatch,
+    /// And of requests that are slow.
+    slow_requests: SlowWatch,
     /// What the cluster could be begun anew from.
     snapshots: SnapshotIntake,
     /// What the monitor hears that we speak.
@@ -113,6 +116,7 @@ impl OsdControl {
             options_known: false,
             log: ClusterLog::new(osd),
             device: DeviceWatch::new(plane),
+            slow_requests: SlowWatch::new(plane),
             snapshots: SnapshotIntake::default(),
             versions: tuning.versions,
             cluster_mode: options.text("ms_cluster_mode").to_owned(),
@@ -469,6 +473,7 @@ impl OsdControl {
     /// A shard's PGs have changed.
     pub(crate) fn on_report(&mut self, cx: &mut ControlCx<'_>, report: ShardReport) {
         self.device.note(&report.latencies);
+        self.slow_requests.note(report.shard, &report.slow_requests);
         if self.mgr.on_report(report) {
             self.follow_heartbeats(cx);
             self.name_strangers(cx);
@@ -508,6 +513,8 @@ impl OsdControl {
         }
         let devices = self.device.report(cx.net.now).filter(|_| has_monitor);
         devices.into_iter().for_each(|report| self.mon.send(report.into()));
+        let slow = self.slow_requests.report(cx.net.now, has_monitor);
+        slow.into_iter().for_each(|report| self.mon.send(report.into()));
     }
 
     /// Asks the monitor to mark us down, so that nobody has to find out, or ends where there is nothing to ask for.

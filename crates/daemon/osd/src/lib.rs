@@ -77,6 +77,7 @@ mod sessions;
 mod shard;
 mod shard_msg;
 mod shard_net;
+mod slow_requests;
 mod smart;
 mod stage_sums;
 mod start;
