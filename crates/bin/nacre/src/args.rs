@@ -40,6 +40,8 @@ pub(crate) enum Command {
     Doctor(nacre_doctor::Options),
     /// Watch a cluster, and say where the time goes that clients wait for it.
     WhySlow(nacre_doctor::WhySlowOptions),
+    /// Show how a cluster is, in this terminal and every second.
+    Top(nacre_top::Options),
 }
 
 impl Command {
@@ -49,7 +51,12 @@ impl Command {
             Self::Up(args) => Some(args.user()),
             Self::Mon(args) => Some(args.user()),
             Self::Osd(args) => Some(args.user()),
-            Self::Recovery(_) | Self::Store(_) | Self::Bench(_) | Self::Doctor(_) | Self::WhySlow(_) => None,
+            Self::Recovery(_)
+            | Self::Store(_)
+            | Self::Bench(_)
+            | Self::Doctor(_)
+            | Self::WhySlow(_)
+            | Self::Top(_) => None,
         }
     }
 }

@@ -17,9 +17,9 @@ const SERVER_PORT: &str = "server_port";
 const SSL_SERVER_PORT: &str = "ssl_server_port";
 const CRT_FILE: &str = "crt_file";
 const KEY_FILE: &str = "key_file";
-/// Without TLS the port beside that of the metrics: the page is on by default, and the 8080 of Ceph's dashboard, which is not, is often
+/// Without TLS a port near that of the metrics: the page is on by default, and the 8080 of Ceph's dashboard, which is not, is often
 /// somebody else's. With TLS the one that Ceph's has.
-const PORT: u16 = 9284;
+const PORT: u16 = 9280;
 const SSL_PORT: u16 = 8443;
 
 /// Where an operator wants the web page.
@@ -106,7 +106,7 @@ mod tests {
         let page = of(&[]).expect("the default").expect("shown");
         assert_eq!(
             (page.addr.to_string().as_str(), page.port, page.is_port_fixed),
-            ("127.0.0.1", 9284, false)
+            ("127.0.0.1", 9280, false)
         );
         assert!(of(&[("server_addr", "10.0.0.1")]).is_err_and(|why| why.contains("crt_file")));
         assert!(of(&[("server_addr", "::")]).is_err());

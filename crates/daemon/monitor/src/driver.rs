@@ -12,6 +12,7 @@ use crate::leadership::{Leadership, Presence};
 use crate::link_msg::{LinkMsg, ToLeader, Vitals};
 use crate::links::{LinkCx, LinkEvent, Links};
 use crate::members::{Addresses, Monitors};
+use crate::page::PageServer;
 use crate::planted::Planted;
 use crate::quorum_view::{is_heard, look};
 use crate::replica::{Replica, ReplicaError, ReplicaEvent};
@@ -70,6 +71,8 @@ pub struct Driver {
     pub(crate) admin: Option<Mailbox<AdminRequest>>,
     /// Where it shows metrics while it is the active manager, if it may.
     pub(crate) exporter: Option<Exporter>,
+    /// Where it shows its web page then.
+    pub(crate) page: Option<PageServer>,
     pub(crate) planted: Planted,
 }
 
@@ -176,6 +179,7 @@ impl Driver {
         }
         self.answer_admin();
         self.answer_metrics();
+        self.answer_page();
         // What other monitors said before the clock says that they are silent.
         self.follow_links()?;
         self.on_time()?;
@@ -200,6 +204,7 @@ impl Driver {
             self.vitals.measured(self.replica.room());
             self.look_at_monitors();
             self.follow_metrics();
+            self.follow_page();
             self.front_event(FrontEvent::Tick);
             self.mon_event(Event::Tick);
             self.ping();

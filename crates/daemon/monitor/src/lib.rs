@@ -17,6 +17,7 @@
 //! | `membership.rs`, `offline.rs` | monitors that come, go and move: while they run, and in stores of those that do not |
 //! | `recovery.rs` | what OSDs keep for the case that all monitors are lost: sealing it, and a store from it |
 //! | `exporter.rs`, `metrics.rs` | metrics of the active manager, by HTTP |
+//! | `page.rs`, `page/` | the active manager's web page |
 //! | `audit_file.rs` | the audit channel as a file |
 //! | `planted.rs`, `testing.rs` | mistakes for the simulation to find, messages for the fuzzer |
 //! | `monitor.rs` | making, starting and stopping |
@@ -35,6 +36,7 @@ mod metrics;
 mod monitor;
 mod offline;
 mod own_view;
+mod page;
 mod planted;
 mod quorum_view;
 mod recovery;

@@ -9,6 +9,7 @@ use crate::leadership::Presence;
 use crate::link_msg::Greeting;
 use crate::links::Links;
 use crate::members::{Addresses, Monitors};
+use crate::page::PageServer;
 use crate::planted::Planted;
 use crate::replica::{self, Replica, ReplicaError};
 use crate::store;
@@ -246,6 +247,7 @@ pub fn assemble(config: &MonitorConfig, machine: Machine) -> Result<(Driver, Ent
         audit: AuditFile::default(),
         admin: None,
         exporter: None,
+        page: None,
     };
     driver.addresses.set(&driver.monitors);
     driver.settle()?;
@@ -326,6 +328,7 @@ impl Monitor {
             .map_err(|source| StartError::Store { path: config.store.join(STORE_FILE), source })?;
         driver.exporter =
             Some(Exporter::new(&config.name, place.map_err(DriverError::from)?, Arc::clone(&waker)));
+        driver.page = Some(PageServer::new(&config.name, Arc::clone(&waker)));
         driver.follow_metrics();
         let (fsid, admin_keyring) = (driver.monitors.map.fsid, admin_keyring(&driver.front));
         let (stop, addresses) = (Arc::clone(&driver.stop), driver.addresses.clone());

@@ -53,11 +53,12 @@ impl Tls {
         let certificates = certificates.ok().filter(|certificates| !certificates.is_empty());
         let certificates = certificates.ok_or_else(|| TlsError::NoCertificate(certificate.to_owned()))?;
         let key = PrivateKeyDer::from_pem_slice(&read(key)?).map_err(|_| TlsError::NoKey(key.to_owned()))?;
-        let config = ServerConfig::builder_with_provider(Arc::new(default_provider()))
+        let mut config = ServerConfig::builder_with_provider(Arc::new(default_provider()))
             .with_safe_default_protocol_versions()?
             .with_no_client_auth()
             .with_single_cert(certificates, key)?;
-        Ok(Self(Arc::new(ServerConfig { alpn_protocols: vec![b"http/1.1".to_vec()], ..config })))
+        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        Ok(Self(Arc::new(config)))
     }
 }
 

@@ -20,6 +20,7 @@ mod options;
 mod osd_options;
 mod osd_versions;
 mod osds;
+mod overview;
 mod pools;
 mod quorum;
 mod recovery_snapshots;

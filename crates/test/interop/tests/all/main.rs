@@ -8,6 +8,7 @@ mod bench;
 mod caps;
 mod cli;
 mod client;
+mod dashboard;
 mod doctor;
 mod erasure;
 mod fail_slow;
