@@ -3,13 +3,12 @@
 //! It is the active manager's own and not durable: one that has just begun has nothing to show yet.
 
 use crate::pgmap::Rate;
-use crate::sessions::STATS_PERIOD_S;
 use nacre_types::{Stamp, UTime};
 use std::collections::VecDeque;
 use std::time::Duration;
 
 /// Time between two samples: daemons report as often.
-pub const SAMPLE_PERIOD: Duration = Duration::from_secs(STATS_PERIOD_S as u64);
+pub const SAMPLE_PERIOD: Duration = Duration::from_secs(5);
 /// Samples that are kept: an hour of them.
 pub const SAMPLES_COUNT_MAX: usize = 720;
 

@@ -12,6 +12,8 @@ use nacre_types::{OsdId, PgId, Stamp, UTime};
 
 /// Seconds between reports that we ask for.
 pub const STATS_PERIOD_S: u32 = 5;
+const _: () =
+    assert!(STATS_PERIOD_S as u64 == crate::history::SAMPLE_PERIOD.as_secs(), "each sample is of one report");
 /// Least priority of counters that we ask for.
 const STATS_THRESHOLD: u32 = 5;
 /// Orders to OSDs that may wait to be sent.

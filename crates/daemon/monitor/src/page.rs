@@ -45,9 +45,9 @@ pub(crate) enum Reply {
     NotActive,
     /// The reader may not read, or is not who he says.
     Refused,
-    /// He may.
+    /// The reader may read.
     Allowed,
-    /// The answer.
+    /// What was asked for.
     Told(Box<Section>),
 }
 

@@ -17,17 +17,16 @@ mod under_ceph;
 use self::under_ceph::UnderCeph;
 use crate::config::OsdConfig;
 use crate::control_event::ControlEvent;
-use crate::device::DeviceWatch;
 use crate::heartbeat_driver::{HeartbeatDriver, PeerReport};
 use crate::links::NetCx;
 use crate::mgr_report::{MgrReport, Pinged};
 use crate::mon_link::{MonEvent, MonLink};
 use crate::osd_addrs::{Listeners, OsdAddrs};
+use crate::own_reports::OwnReports;
 use crate::peer_links::PeerLinks;
 use crate::recovery_snapshot::SnapshotIntake;
 use crate::report;
 use crate::shard_msg::{MonRequest, ShardReport};
-use crate::slow_requests::SlowWatch;
 use nacre_denc::Decode;
 use nacre_maps::{MgrMap, OsdMap};
 use nacre_monc::Config as MoncConfig;
@@ -68,10 +67,8 @@ pub(crate) struct OsdControl {
     log: ClusterLog,
     /// What Ceph's monitors leave to an OSD; `None` under ours.
     ceph: Option<UnderCeph>,
-    /// What our monitor is to hear of the device.
-    device: DeviceWatch,
-    /// And of requests that are slow.
-    slow_requests: SlowWatch,
+    /// What our monitor is to hear of the device, and of requests that are slow.
+    told: OwnReports,
     /// What the cluster could be begun anew from.
     snapshots: SnapshotIntake,
     /// What the monitor hears that we speak.
@@ -115,8 +112,7 @@ impl OsdControl {
             map_catch_up: MapCatchUp::default(),
             options_known: false,
             log: ClusterLog::new(osd),
-            device: DeviceWatch::new(plane),
-            slow_requests: SlowWatch::new(plane),
+            told: OwnReports::new(plane),
             snapshots: SnapshotIntake::default(),
             versions: tuning.versions,
             cluster_mode: options.text("ms_cluster_mode").to_owned(),
@@ -472,8 +468,7 @@ impl OsdControl {
 
     /// A shard's PGs have changed.
     pub(crate) fn on_report(&mut self, cx: &mut ControlCx<'_>, report: ShardReport) {
-        self.device.note(&report.latencies);
-        self.slow_requests.note(report.shard, &report.slow_requests);
+        self.told.note(&report);
         if self.mgr.on_report(report) {
             self.follow_heartbeats(cx);
             self.name_strangers(cx);
@@ -511,10 +506,8 @@ impl OsdControl {
         if let Some(stats) = stats {
             self.mon.send(stats.into());
         }
-        let devices = self.device.report(cx.net.now).filter(|_| has_monitor);
-        devices.into_iter().for_each(|report| self.mon.send(report.into()));
-        let slow = self.slow_requests.report(cx.net.now, has_monitor);
-        slow.into_iter().for_each(|report| self.mon.send(report.into()));
+        let own = self.told.reports(cx.net.now, has_monitor);
+        own.into_iter().for_each(|report| self.mon.send(report));
     }
 
     /// Asks the monitor to mark us down, so that nobody has to find out, or ends where there is nothing to ask for.

@@ -63,6 +63,7 @@ mod mon_link;
 mod osd_addrs;
 mod osd_network;
 mod own_collection;
+mod own_reports;
 mod peer_links;
 mod perf_counters;
 mod periodic;

@@ -17,7 +17,7 @@ pub enum TlsError {
     /// A file cannot be read.
     #[error("{}: {source}", path.display())]
     Read {
-        /// Which.
+        /// Which file it is.
         path: PathBuf,
         /// What the system says.
         source: io::Error,

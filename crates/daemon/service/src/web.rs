@@ -33,14 +33,14 @@ pub enum WebMethod {
     Get,
     /// What would be said of it, without itself.
     Head,
-    /// Something is handed in.
-    Post,
+    /// Something is handed in: POST.
+    HandIn,
 }
 
 /// What a client asks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WebRequest {
-    /// GET, HEAD or POST: others are refused.
+    /// Others are refused.
     pub method: WebMethod,
     /// Such as `/api/overview`; as it came, without what follows a `?`.
     pub path: String,
@@ -90,7 +90,7 @@ pub struct WebAnswer {
 }
 
 impl WebAnswer {
-    /// Shows something.
+    /// Shows a text of that media type.
     #[must_use]
     pub fn shown(media_type: &'static str, body: impl Into<Cow<'static, str>>) -> Self {
         Self { status: 200, media_type, body: body.into(), set_cookie: None }
@@ -234,7 +234,7 @@ fn parse(bytes: &[u8], from: IpAddr) -> Result<Option<(WebRequest, usize, usize)
     let method = match head.method {
         Some("GET") => WebMethod::Get,
         Some("HEAD") => WebMethod::Head,
-        Some("POST") => WebMethod::Post,
+        Some("POST") => WebMethod::HandIn,
         _ => return Err(WebAnswer::refused(405, "only GET, HEAD and POST are served here")),
     };
     let field = |name: &str| {

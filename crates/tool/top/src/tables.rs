@@ -142,7 +142,14 @@ pub(crate) fn figures(facts: &Facts) -> Vec<Line> {
     let rows = [
         ("mons", monitors.join(", ")),
         ("osds", format!("{}, {} up, {} in", all(&facts["osds"]).count(), count("up"), count("in"))),
-        ("pgs", format!("{}: {}", number(&pgs["count"]), states.join(", "))),
+        (
+            "pgs",
+            if states.is_empty() {
+                "none".to_owned()
+            } else {
+                format!("{}: {}", number(&pgs["count"]), states.join(", "))
+            },
+        ),
         (
             "usage",
             format!(

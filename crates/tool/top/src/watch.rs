@@ -17,7 +17,7 @@ pub(crate) type News = Result<Value, String>;
 /// See the module's documentation.
 pub(crate) struct Watch(Receiver<News>);
 
-/// Asks once.
+/// Asks how the cluster is, once.
 pub(crate) fn overview(session: &mut Session) -> News {
     session.ask("nacre overview", &[]).map_err(|why| {
         let hint = "only Nacre's monitors know it; 'ceph -s' asks Ceph's";

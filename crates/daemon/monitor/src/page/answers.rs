@@ -16,7 +16,8 @@ use std::time::Duration;
 const FRESH_FOR: Duration = Duration::from_secs(1);
 /// How long the monitor's thread may take to say what it knows.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(5);
-const COOKIE: &str = "nacre_login";
+/// The prefix has browsers keep it from being set by others of this host.
+const COOKIE: &str = "__Host-nacre_login";
 const JSON: &str = "application/json";
 /// Path, media type and text of what the page is made of.
 const FILES: [(&str, &str, &str); 4] = [
@@ -69,7 +70,7 @@ impl Pages {
         if !needs_login && !is_this_machine(&request.host) {
             return WebAnswer::refused(421, "ask for localhost, 127.0.0.1 or [::1]");
         }
-        if request.method == WebMethod::Post {
+        if request.method == WebMethod::HandIn {
             return match request.path.as_str() {
                 "/api/login" if needs_login => self.log_in(request),
                 "/api/logout" if needs_login => self.log_out(request),
@@ -224,7 +225,7 @@ mod tests {
     fn login(key: &str) -> WebRequest {
         let body = serde_json::json!({ "name": "admin", "key": key }).to_string().into_bytes();
         let content_type = JSON.to_owned();
-        WebRequest { method: WebMethod::Post, body, content_type, ..get("/api/login") }
+        WebRequest { method: WebMethod::HandIn, body, content_type, ..get("/api/login") }
     }
 
     struct Nobody;
@@ -242,7 +243,7 @@ mod tests {
         let pages = Arc::clone(pages);
         let asker = std::thread::spawn(move || pages.answer(&request, true));
         while !asker.is_finished() {
-            asks.take().into_iter().for_each(|ask| ask.reply.try_send(reply()).expect("somebody waits"));
+            asks.take().for_each(|ask| ask.reply.try_send(reply()).expect("somebody waits"));
             std::thread::yield_now();
         }
         asker.join().expect("it answers")
@@ -277,7 +278,7 @@ mod tests {
         {
             assert_eq!(pages.answer(&get(path), true).status, status, "{path}");
         }
-        assert!(asks.take().is_empty(), "the monitor was not asked");
+        assert_eq!(asks.take().count(), 0, "the monitor was not asked");
         let form = WebRequest { content_type: "text/plain".to_owned(), ..login(KEY) };
         assert_eq!(pages.answer(&form, true).status, 415);
         assert_eq!(pages.answer(&login("nonsense"), true).status, 401);
@@ -296,7 +297,7 @@ mod tests {
         // The same within a second, but for those alone that still may.
         assert_eq!(told(&pages, &asks, with("/api/overview"), || Reply::Allowed).status, 200);
         assert_eq!(told(&pages, &asks, with("/api/overview"), || Reply::Refused).status, 401);
-        let out = WebRequest { method: WebMethod::Post, ..with("/api/logout") };
+        let out = WebRequest { method: WebMethod::HandIn, ..with("/api/logout") };
         assert_eq!(pages.answer(&out, true).status, 204);
         assert_eq!(pages.answer(&with("/api/overview"), true).status, 401);
     }

@@ -99,7 +99,8 @@ function showRecovery(facts) {
 }
 
 // Lines over the last hour.
-const WIDTH = 360, HEIGHT = 130, LEFT = 56, BOTTOM = 18;
+const WIDTH = 440, HEIGHT = 140, LEFT = 56, BOTTOM = 18;
+const SHOWN_S_MIN = 300, SHOWN_S_MAX = 3600;
 const CHARTS = [
   ["Operations of clients per second", count, [["reads", "read_ops"], ["writes", "write_ops"]]],
   ["Bytes per second", bytes, [["read", "read_bytes"], ["written", "write_bytes"], ["recovered", "recovered_bytes"]]],
@@ -117,7 +118,8 @@ function roundUp(value, unit) {
 
 function chart(title, unit, series, history, now) {
   const at = (name) => history.columns.indexOf(name);
-  const x = (second) => LEFT + (WIDTH - LEFT - 4) * (1 - (now - second) / 3600);
+  const shown = Math.min(Math.max(now - (history.rows[0]?.[0] ?? now), SHOWN_S_MIN), SHOWN_S_MAX);
+  const x = (second) => LEFT + (WIDTH - LEFT - 4) * (1 - (now - second) / shown);
   const values = series.flatMap(([, name]) => history.rows.map((row) => row[at(name)]));
   const most = roundUp(Math.max(0, ...values), unit);
   const y = (value) => 6 + (HEIGHT - BOTTOM - 6) * (1 - value / most);
@@ -127,7 +129,7 @@ function chart(title, unit, series, history, now) {
     let before = 0;
     for (const row of history.rows) {
       const value = row[at(name)];
-      if (value < 0 || row[0] < now - 3600) continue;
+      if (value < 0 || row[0] < now - shown) continue;
       if (row[0] - before > 3 * history.period_s && parts.at(-1).length) parts.push([]);
       parts.at(-1).push(`${x(row[0]).toFixed(1)},${y(value).toFixed(1)}`);
       before = row[0];
@@ -141,7 +143,7 @@ function chart(title, unit, series, history, now) {
     svg("line", { class: "grid", x1: LEFT, x2: WIDTH - 4, y1: y(part * most), y2: y(part * most) }),
     svg("text", { x: LEFT - 5, y: y(part * most) + 4, "text-anchor": "end" }, unit(part * most)),
   ]);
-  const marks = [["-60 min", 3600, "start"], ["-30", 1800, "middle"], ["now", 0, "end"]].map(([label, ago, anchor]) =>
+  const marks = [[`${span(shown)} ago`, shown, "start"], [span(shown / 2), shown / 2, "middle"], ["now", 0, "end"]].map(([label, ago, anchor]) =>
     svg("text", { x: x(now - ago), y: HEIGHT - 3, "text-anchor": anchor }, label));
   const keys = series.map(([label, name], number) => el("span", { class: `key s${number}` }, `${label} ${latest(name) < 0 ? "–" : unit(latest(name))}  `));
   return el("figure", {}, el("h3", {}, title), svg("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": `${title}; now ${told}` }, ...grid, ...marks, ...lines), el("figcaption", {}, keys));
@@ -151,6 +153,7 @@ const fillKind = (share) => share >= 0.9 ? "err" : share >= 0.8 ? "warn" : "";
 
 function tile(osd) {
   const share = osd.used_bytes / Math.max(osd.total_bytes, 1);
+  const writes = osd.device.durable_write;
   const state = [osd.up ? "" : "down", osd.in ? "" : "out"].filter(Boolean).join(", ");
   const kind = !osd.up ? "err" : osd.slow || !osd.in ? "warn" : "";
   const fill = el("i");
@@ -162,7 +165,7 @@ function tile(osd) {
     state ? el("span", { class: kind }, state) : null,
     osd.slow ? el("span", { class: "warn" }, "slow device") : null,
     el("span", { class: `fill ${fillKind(share)}`, "aria-hidden": "true" }, fill),
-    el("span", {}, `${percent(share)}${osd.up && osd.commit_us ? `, ${time(osd.commit_us)}` : ""}`));
+    el("span", {}, `${percent(share)}${osd.up && writes.count ? `, ${time(writes.us_p99)}` : ""}`));
 }
 
 function showMap(osds) {
@@ -186,8 +189,8 @@ function showHeat(osds) {
   const first = Math.min(...used.map((counts) => counts.findIndex((number) => number > 0)));
   const last = Math.max(...used.map((counts) => counts.length));
   const columns = Array.from({ length: last - first }, (_, number) => first + number);
-  const head = el("tr", {}, el("th", { scope: "col" }, "device of"), columns.map((column) => el("th", { scope: "col" }, `< ${time(2 ** column)}`)),
-    ["requests", "half within", "99 % within"].map((name) => el("th", { scope: "col" }, name)));
+  const head = el("tr", {}, ["device of", "requests", "half within", "99 % within"].map((name) => el("th", { scope: "col" }, name)),
+    columns.map((column) => el("th", { scope: "col" }, `< ${time(2 ** column)}`)));
   const rows = shown.map((osd) => {
     const { counts, count: all, us_p50, us_p99 } = osd.device[work];
     const cells = columns.map((column) => {
@@ -197,7 +200,7 @@ function showHeat(osds) {
       return cell;
     });
     const name = el("th", { scope: "row", class: osd.slow ? "warn" : null }, `osd.${osd.id}${osd.slow ? " (slow)" : ""}`);
-    return el("tr", {}, name, cells, [count(all), time(us_p50), time(us_p99)].map((text) => el("td", {}, text)));
+    return el("tr", {}, name, [count(all), time(us_p50), time(us_p99)].map((text) => el("td", {}, text)), cells);
   });
   const rest = busy.length > shown.length ? [el("p", { class: "note" }, `The ${shown.length} slowest of ${busy.length}.`)] : [];
   show("heat", el("table", { class: "heat" }, el("thead", {}, head), el("tbody", {}, rows)), rest);
@@ -249,10 +252,10 @@ function showImages(facts) {
     show("images", el("p", { class: "note" }, "No image was used."));
     return;
   }
-  if (!before || before.at >= facts.at) return;
-  const seconds = facts.at - before.at;
+  if (before?.at === facts.at) return;
+  const seconds = before ? facts.at - before.at : 1;
   const rates = facts.images.map((image) => {
-    const then = before.of.get(key(image));
+    const then = before?.of.get(key(image));
     const grown = (name) => then ? Math.max(image[name] - then[name], 0) : 0;
     const mean = (name) => { const ops = grown(`${name}_ops`); return ops ? grown(`${name}_us`) / ops : null; };
     return { image, ops: grown("read_ops") + grown("write_ops"), grown, mean };
