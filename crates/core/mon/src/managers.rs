@@ -128,6 +128,14 @@ impl MgrMaps {
         self.map().active_gid == self.own_gid
     }
 
+    /// Whether the active manager runs a module whatever operators enable. Of the web page the map does not say so: it is what a `ceph-mgr`
+    /// is to run, which starts anew when that changes.
+    #[must_use]
+    pub fn is_always_on(&self, module: &str) -> bool {
+        let is_own = self.own_is_active() && module == dashboard_module::MODULE;
+        is_own || self.map().always_on_modules.values().any(|modules| modules.contains(module))
+    }
+
     /// Commands that the stock manager serves; none while our own is active.
     #[must_use]
     pub fn commands(&self) -> &[MgrCommandDescription] {
@@ -237,8 +245,6 @@ impl MgrMaps {
                 metrics_module::module(),
                 dashboard_module::module(),
             ];
-            let always_on = map.always_on_modules.entry(PACIFIC).or_default();
-            always_on.insert(dashboard_module::MODULE.to_owned());
         });
         (self.metrics, self.page) = (Listening::Nowhere, Listening::Nowhere);
     }
