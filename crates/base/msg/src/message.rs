@@ -165,6 +165,7 @@ messages! {
     PgStats: "OSD to manager: usage and state of its PGs.",
     DeviceReport: "Our OSD to our monitor: how long its device takes.",
     BillReport: "Our OSD to our monitor: for whom it has worked.",
+    SlowRequests: "Our OSD to our monitor: which requests of clients take too long.",
     OsdPgCreated: "OSD to monitor: a PG exists now.",
     OsdPgReadyToMerge: "OSD to monitor: two PGs may become one.",
     OsdPgCreate2: "Monitor to OSD: create these PGs.",

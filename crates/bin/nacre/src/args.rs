@@ -44,6 +44,8 @@ pub(crate) enum Command {
     Doctor(nacre_doctor::Options),
     /// Watch a cluster, and say where the time goes that clients wait for it.
     WhySlow(nacre_doctor::WhySlowOptions),
+    /// Show how a cluster is, in this terminal and every second.
+    Top(nacre_top::Options),
 }
 
 impl Command {
@@ -53,8 +55,14 @@ impl Command {
             Self::Up(args) => Some(args.user()),
             Self::Mon(args) => Some(args.user()),
             Self::Osd(args) => Some(args.user()),
-            Self::Bill(_) | Self::Probe(_) => None,
-            Self::Recovery(_) | Self::Store(_) | Self::Bench(_) | Self::Doctor(_) | Self::WhySlow(_) => None,
+            Self::Bill(_)
+            | Self::Probe(_)
+            | Self::Recovery(_)
+            | Self::Store(_)
+            | Self::Bench(_)
+            | Self::Doctor(_)
+            | Self::WhySlow(_)
+            | Self::Top(_) => None,
         }
     }
 }

@@ -8,7 +8,7 @@
 //! | core | [pg](../nacre_pg/index.html), [osd](../nacre_osd_core/index.html), [mon](../nacre_mon/index.html), [mgr](../nacre_mgr/index.html), [quorum](../nacre_quorum/index.html), [msgr](../nacre_msgr/index.html), [auth](../nacre_auth/index.html), [monc](../nacre_monc/index.html), [objecter](../nacre_objecter/index.html), [heartbeat](../nacre_heartbeat/index.html), [cls](../nacre_cls/index.html) | state machines: events in, effects out |
 //! | io | [env](../nacre_env/index.html), [store](../nacre_store/index.html), [blockstore](../nacre_blockstore/index.html), [kv](../nacre_kv/index.html), [simdisk](../nacre_simdisk/index.html) | the machine behind traits: clock, sockets, disks, stores |
 //! | daemon | [osd](../nacre_osd/index.html), [monitor](../nacre_monitor/index.html), [client](../nacre_client/index.html), [service](../nacre_service/index.html) | threads and loops that drive the cores |
-//! | tool | [store](../nacre_store_tool/index.html), [bench](../nacre_bench/index.html), [doctor](../nacre_doctor/index.html) | `nacre store`, `nacre bench`, `nacre doctor` and `nacre why-slow` |
+//! | tool | [store](../nacre_store_tool/index.html), [bench](../nacre_bench/index.html), [doctor](../nacre_doctor/index.html), [top](../nacre_top/index.html) | `nacre store`, `nacre bench`, `nacre doctor` and `nacre why-slow`, `nacre top` |
 //! | test | [sim](../nacre_sim/index.html), [interop](../nacre_interop/index.html) | a whole cluster from one seed; stock programs against `nacre up` |
 //!
 //! Begin with [`nacre_pg::Pg`](../nacre_pg/struct.Pg.html), one PG as a machine, and [`nacre_osd::Shard`](../nacre_osd/struct.Shard.html), the
@@ -73,6 +73,7 @@ fn main() -> ExitCode {
         Command::Bench(command) => nacre_bench::run(&command),
         Command::Doctor(options) => nacre_doctor::run(&options),
         Command::WhySlow(options) => nacre_doctor::why_slow(&options),
+        Command::Top(options) => nacre_top::run(&options),
     };
     outcome.unwrap_or_else(|error| {
         eprintln!("nacre: {error:#}");

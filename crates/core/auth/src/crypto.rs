@@ -87,6 +87,13 @@ impl CryptoKey {
         &self.secret
     }
 
+    /// Whether both have the same secret; how long it takes does not tell how much of it is the same.
+    #[must_use]
+    pub fn has_secret_of(&self, other: &Self) -> bool {
+        let differs = self.secret.iter().zip(&other.secret).fold(0, |sum, (a, b)| sum | (a ^ b));
+        std::hint::black_box(differs) == 0
+    }
+
     /// When it was made.
     #[must_use]
     pub const fn created(&self) -> UTime {
@@ -220,6 +227,17 @@ mod tests {
             0x43, 0x6f, 0xd8, 0x1c, 0xb2, 0xdc, 0x92, 0x81, 0xad, 0x93, 0x1d, 0xa0, 0x55, 0x65, 0xec, 0x32,
         ];
         assert_eq!(sealed, want);
+    }
+
+    #[test]
+    fn keys_are_the_same_by_their_secrets() {
+        let key = |last| {
+            let mut secret = [7; KEY_BYTES];
+            secret[KEY_BYTES - 1] = last;
+            CryptoKey::from_parts(secret, UTime { sec: last.into(), nsec: 0 })
+        };
+        assert!(key(7).has_secret_of(&CryptoKey::from_parts([7; KEY_BYTES], UTime::default())));
+        assert!(!key(7).has_secret_of(&key(8)));
     }
 
     #[test]

@@ -164,6 +164,22 @@ impl Counters {
         now.saturating_sub(before).saturating_mul(1000).checked_div(passed_ms)
     }
 
+    /// The mean of an average over all daemons that have it, of what came between their last two reports: times in nanoseconds.
+    #[must_use]
+    pub fn mean_of_late(&self, path: &str) -> Option<u64> {
+        let mut sums = (0_u64, 0_u64);
+        for session in self.sessions.values() {
+            let Some(at) = session.now.declared.keys().position(|declared| declared == path) else {
+                continue;
+            };
+            let before = session.before.as_ref().and_then(|(_, values)| values.get(at));
+            let (Some(now), Some(before)) = (session.now.values.get(at), before) else { continue };
+            sums.0 = sums.0.saturating_add(now.value.saturating_sub(before.value));
+            sums.1 = sums.1.saturating_add(now.count.saturating_sub(before.count));
+        }
+        sums.0.checked_div(sums.1)
+    }
+
     /// What all daemons count that have reported, in order of their names; of one with several sessions the newest.
     #[must_use]
     pub fn all(&self) -> Vec<DaemonCounters> {

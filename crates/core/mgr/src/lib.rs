@@ -7,6 +7,7 @@ pub mod autoscaler;
 pub mod balancer;
 mod bill;
 mod counters;
+mod history;
 mod images;
 pub mod metrics;
 mod network;
@@ -16,9 +17,11 @@ pub mod probes;
 mod services;
 mod sessions;
 pub mod slow_devices;
+mod slow_requests;
 
 pub use bill::{Account, BILL_WINDOW_MAX, Bill, BillLine, BillSums, BillWindow, Client};
 pub use counters::{CounterValue, Counters, DaemonCounters, DeclaredCounter};
+pub use history::{History, SAMPLE_PERIOD, SAMPLES_COUNT_MAX, Sample};
 pub use images::{ImageSums, Images};
 pub use network::{milliseconds, network_ping_times};
 pub use pgmap::{KeptDigest, PgMap};
@@ -26,3 +29,4 @@ pub use services::{
     SERVICE_BYTES_MAX, SERVICE_DAEMONS_MAX, ServiceDaemon, ServiceKey, ServiceRefused, Services,
 };
 pub use sessions::{Mgr, ORDERS_COUNT_MAX, PgOrder, PgOrderKind, STATS_PERIOD_S};
+pub use slow_requests::SlowRequests;

@@ -2,16 +2,20 @@
 
 use crate::bill::Bill;
 use crate::counters::Counters;
+use crate::history::History;
 use crate::images::Images;
 use crate::pgmap::PgMap;
 use crate::probes::Probes;
 use crate::services::Services;
+use crate::slow_requests::SlowRequests;
 use nacre_maps::OsdMap;
 use nacre_msg::{MgrConfigure, PerfQueries, PgStats, image_name_query, image_query};
 use nacre_types::{OsdId, PgId, Stamp, UTime};
 
 /// Seconds between reports that we ask for.
 pub const STATS_PERIOD_S: u32 = 5;
+const _: () =
+    assert!(STATS_PERIOD_S as u64 == crate::history::SAMPLE_PERIOD.as_secs(), "each sample is of one report");
 /// Least priority of counters that we ask for.
 const STATS_THRESHOLD: u32 = 5;
 /// Orders to OSDs that may wait to be sent.
@@ -64,6 +68,10 @@ pub struct Mgr {
     pub bill: Bill,
     /// What clients' probes have found out.
     pub probes: Probes,
+    /// What went on over the last hour.
+    pub history: History,
+    /// Requests that OSDs have had for too long.
+    pub slow_requests: SlowRequests,
 }
 
 impl Mgr {

@@ -19,10 +19,12 @@ mod pool_checks;
 mod scrub_checks;
 pub(crate) mod version_checks;
 mod probe_checks;
+mod words;
 
 pub use crate::mutes::{Check, DETAILS_COUNT_MAX, Health, MUTES_COUNT_MAX, Mute, Severity};
 use crate::state::State;
 use nacre_msg::stats::osd_alert;
+pub(crate) use words::words;
 
 /// Codes that a stock manager has as well and that we judge ourselves, by what OSDs report to us: the same cluster must not be degraded and
 /// clean in one answer.

@@ -9,6 +9,7 @@ use crate::autoscaler;
 use crate::balancer;
 use crate::batch::{Batch, Snapshot};
 use crate::crashes;
+use crate::dashboard_module;
 use crate::metrics_module::{self, Listening};
 use crate::stored_map::StoredMap;
 use nacre_denc::{Decode, DecodeError, Encode};
@@ -81,6 +82,8 @@ pub struct MgrMaps {
     pub(crate) starts_for: Duration,
     /// Where our own manager shows its metrics.
     pub(crate) metrics: Listening,
+    /// Where it shows its web page.
+    pub(crate) page: Listening,
     /// Gids of managers that were turned away, and the cluster log knows it.
     pub(crate) turned_away: BTreeSet<u64>,
 }
@@ -109,6 +112,7 @@ impl MgrMaps {
             unwanted: BTreeSet::new(),
             starts_for: Duration::ZERO,
             metrics: Listening::Nowhere,
+            page: Listening::Nowhere,
             turned_away: BTreeSet::new(),
         })
     }
@@ -123,6 +127,14 @@ impl MgrMaps {
     #[must_use]
     pub fn own_is_active(&self) -> bool {
         self.map().active_gid == self.own_gid
+    }
+
+    /// Whether the active manager runs a module whatever operators enable. Of the web page the map does not say so: it is what a `ceph-mgr`
+    /// is to run, which starts anew when that changes.
+    #[must_use]
+    pub fn is_always_on(&self, module: &str) -> bool {
+        let is_own = self.own_is_active() && module == dashboard_module::MODULE;
+        is_own || self.map().always_on_modules.values().any(|modules| modules.contains(module))
     }
 
     /// Commands that the stock manager serves; none while our own is active.
@@ -169,18 +181,29 @@ impl MgrMaps {
 
     /// Where our own manager shows its metrics from now on. The map says it to everybody.
     pub(crate) fn set_metrics(&mut self, listening: Listening) {
-        if !self.own_is_active() || self.metrics == listening {
-            return;
+        if self.own_is_active() && self.metrics != listening {
+            self.set_service(metrics_module::MODULE, &listening);
+            self.metrics = listening;
         }
-        let url = match &listening {
-            Listening::At(url) => Some(url.clone()),
+    }
+
+    /// Where our own manager shows its web page from now on.
+    pub(crate) fn set_page(&mut self, listening: Listening) {
+        if self.own_is_active() && self.page != listening {
+            self.set_service(dashboard_module::MODULE, &listening);
+            self.page = listening;
+        }
+    }
+
+    fn set_service(&mut self, module: &str, listening: &Listening) {
+        let url = match listening {
+            Listening::At(url) => Some(url),
             Listening::Nowhere | Listening::Failed(_) => None,
         };
-        self.metrics = listening;
-        if self.map().services.get(metrics_module::MODULE) != url.as_ref() {
+        if self.map().services.get(module) != url {
             self.update(|map| match url {
-                Some(url) => drop(map.services.insert(metrics_module::MODULE.to_owned(), url)),
-                None => drop(map.services.remove(metrics_module::MODULE)),
+                Some(url) => drop(map.services.insert(module.to_owned(), url.clone())),
+                None => drop(map.services.remove(module)),
             });
         }
     }
@@ -217,10 +240,15 @@ impl MgrMaps {
             map.available = true;
             map.active_change = wall;
             map.active_mgr_features = nacre_types::features::SUPPORTED;
-            map.available_modules =
-                vec![balancer::module(), crashes::module(), autoscaler::module(), metrics_module::module()];
+            map.available_modules = vec![
+                balancer::module(),
+                crashes::module(),
+                autoscaler::module(),
+                metrics_module::module(),
+                dashboard_module::module(),
+            ];
         });
-        self.metrics = Listening::Nowhere;
+        (self.metrics, self.page) = (Listening::Nowhere, Listening::Nowhere);
     }
 
     /// A stock manager is the active one from now on; it says itself when it is available, and where.

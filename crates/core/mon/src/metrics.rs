@@ -113,10 +113,13 @@ fn managers(state: &State) -> Vec<MgrView> {
 
 fn modules(state: &State) -> Vec<ModuleView> {
     let map = state.mgr.map();
-    let is_always_on = |name: &String| map.always_on_modules.values().any(|modules| modules.contains(name));
     let view = |module: &ModuleInfo| ModuleView {
         name: module.name.clone(),
-        status: if is_always_on(&module.name) { 2 } else { map.modules.contains(&module.name).into() },
+        status: if state.mgr.is_always_on(&module.name) {
+            2
+        } else {
+            map.modules.contains(&module.name).into()
+        },
         can_run: module.can_run,
     };
     map.available_modules.iter().map(view).collect()

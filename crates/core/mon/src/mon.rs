@@ -138,6 +138,11 @@ impl Mon {
         self.state.mgr.set_metrics(listening);
     }
 
+    /// Tells where this monitor shows its web page as the active manager.
+    pub fn set_page_listener(&mut self, listening: crate::metrics_module::Listening) {
+        self.state.mgr.set_page(listening);
+    }
+
     /// Id of the cluster.
     #[must_use]
     pub fn fsid(&self) -> Uuid {

@@ -7,7 +7,7 @@ use nacre_auth::Rwx;
 use nacre_msg::stats::pg_state;
 use nacre_msg::{
     LogPriority, MarkMeDead, MarkMeDown, Message, OsdAlive, OsdBoot, OsdFailure, OsdPgTemp, PgStats,
-    failure_flag,
+    SLOW_REQUESTS_COUNT_MAX, SlowRequest, failure_flag,
 };
 use nacre_types::{AddrVec, Epoch, OsdId, PgId};
 use std::time::Duration;
@@ -65,11 +65,17 @@ impl Mon {
                 let series_max = self.state.config.number_of_monitor("nacre_bill_series_max", 1000.0);
                 self.state.stats.bill.report(&report, series_max as usize, cx.now);
             }
+            Message::SlowRequests(slow) => self.slow_requests(cx, osd, slow.requests),
             Message::MarkMeDown(down) => self.mark_me_down(cx, session, tid, osd, down),
             Message::MarkMeDead(dead) => self.mark_me_dead(osd, &dead),
             // Nothing here handles it, or it answers what we never asked for.
             _ => (),
         }
+    }
+
+    fn slow_requests(&mut self, cx: &Cx<'_>, osd: OsdId, mut requests: Vec<SlowRequest>) {
+        requests.truncate(SLOW_REQUESTS_COUNT_MAX);
+        self.state.stats.slow_requests.report(osd, requests, cx.now);
     }
 
     /// An OSD says which map it has. No OSD has one that we have not published, unless our store is older than what we published.

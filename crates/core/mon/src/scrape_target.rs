@@ -1,7 +1,8 @@
-//! [`ScrapeTarget`]: where a monitor is to show metrics.
+//! [`ScrapeTarget`]: where a monitor is to show metrics, and the web page.
 
 use crate::batch::{Batch, Snapshot};
 use crate::config::{self, Target, Who};
+use crate::dashboard_module::{self, WantedPage};
 use crate::managers;
 use crate::metrics_module::{MODULE, OPTIONS, SERVER_ADDR, SERVER_PORT};
 use crate::stored_map::KEY;
@@ -75,7 +76,9 @@ impl ScrapeTarget {
     }
 
     fn take_in(&mut self, key: &str, value: Option<&Bytes>) {
-        let entry = config::parse_key(key).filter(|(_, name)| name.starts_with(OPTIONS));
+        let is_known =
+            |name: &str| [OPTIONS, dashboard_module::OPTIONS].iter().any(|of| name.starts_with(of));
+        let entry = config::parse_key(key).filter(|(_, name)| is_known(name));
         match (entry, value) {
             (Some(entry), Some(value)) => {
                 self.values.insert(entry, String::from_utf8_lossy(value).into_owned());
@@ -85,11 +88,11 @@ impl ScrapeTarget {
         }
     }
 
-    /// An option's value for this manager. One for it alone comes first; of sections, the most specific.
-    fn value(&self, option: &str) -> Option<&str> {
+    /// A module's option for this manager. One for it alone comes first; of sections, the most specific.
+    fn value(&self, options: &str, option: &str) -> Option<&str> {
         let manager = Target { name: &self.name, device_class: None, location: &BTreeMap::new() };
-        let own = format!("{OPTIONS}{}/{option}", self.name.id);
-        [own, format!("{OPTIONS}{option}")].iter().find_map(|name| {
+        let own = format!("{options}{}/{option}", self.name.id);
+        [own, format!("{options}{option}")].iter().find_map(|name| {
             let values = self.values.iter().filter(|((who, of), _)| of == name && who.concerns(&manager));
             values.max_by_key(|((who, _), _)| who.rank()).map(|(_, value)| value.as_str())
         })
@@ -101,11 +104,23 @@ impl ScrapeTarget {
         if self.map.active_gid != self.own_gid || !self.map.modules.contains(MODULE) {
             return None;
         }
-        let port = self.value(SERVER_PORT).and_then(|text| text.parse().ok()).filter(|port| *port != 0);
+        let port =
+            self.value(OPTIONS, SERVER_PORT).and_then(|text| text.parse().ok()).filter(|port| *port != 0);
         Some(Wanted {
-            addr: self.value(SERVER_ADDR).and_then(|text| text.parse().ok()),
+            addr: self.value(OPTIONS, SERVER_ADDR).and_then(|text| text.parse().ok()),
             port: port.unwrap_or(PORT),
             is_port_fixed: port.is_some(),
         })
+    }
+
+    /// Where the active manager is to show its web page; nowhere while a stock manager is active, or where the options say so.
+    ///
+    /// # Errors
+    /// Why it cannot be shown so, and what to do.
+    pub fn wanted_page(&self) -> Result<Option<WantedPage>, String> {
+        if self.map.active_gid != self.own_gid {
+            return Ok(None);
+        }
+        dashboard_module::wanted(|option| self.value(dashboard_module::OPTIONS, option))
     }
 }

@@ -31,6 +31,7 @@ impl Mon {
             self.tick_slow_devices(cx);
             self.tick_probing(cx);
         }
+        self.tick_overview(cx);
         self.state.keep_stats(cx.now);
         self.state.osd.trim();
         self.state.health.expire_mutes(cx.wall);
@@ -49,6 +50,15 @@ impl Mon {
         self.log_health(cx);
         self.send_orders();
         self.hand_out_snapshots(cx.wall);
+    }
+
+    /// What people look at goes on by itself.
+    fn tick_overview(&mut self, cx: &Cx<'_>) {
+        let map = std::sync::Arc::clone(self.state.osd.map());
+        self.state.stats.slow_requests.tick(cx.now, |osd| map.is_up(osd));
+        let mut history = std::mem::take(&mut self.state.stats.history);
+        history.tick(cx.now, || crate::overview::sample(&self.state, cx.wall));
+        self.state.stats.history = history;
     }
 
     /// Ends the sessions of entities whose key was removed or is another one, and makes the tickets void that they have, of which

@@ -12,6 +12,7 @@ use crate::leadership::{Leadership, Presence};
 use crate::link_msg::{LinkMsg, ToLeader, Vitals};
 use crate::links::{LinkCx, LinkEvent, Links};
 use crate::members::{Addresses, Monitors};
+use crate::page::PageServer;
 use crate::planted::Planted;
 use crate::probing::Prober;
 use crate::quorum_view::{is_heard, look};
@@ -73,6 +74,8 @@ pub struct Driver {
     pub(crate) exporter: Option<Exporter>,
     /// Who probes pools while it leads, where there may be another thread.
     pub(crate) prober: Option<Prober>,
+    /// Where it shows its web page then.
+    pub(crate) page: Option<PageServer>,
     pub(crate) planted: Planted,
 }
 
@@ -179,6 +182,7 @@ impl Driver {
         }
         self.answer_admin();
         self.answer_metrics();
+        self.answer_page();
         // What other monitors said before the clock says that they are silent.
         self.follow_links()?;
         self.on_time()?;
@@ -204,6 +208,7 @@ impl Driver {
             self.look_at_monitors();
             self.follow_metrics();
             self.follow_probes();
+            self.follow_page();
             self.front_event(FrontEvent::Tick);
             self.mon_event(Event::Tick);
             self.ping();

@@ -18,6 +18,7 @@
 //! | `recovery.rs` | what OSDs keep for the case that all monitors are lost: sealing it, and a store from it |
 //! | `probing.rs` | a client of its own that probes pools |
 //! | `exporter.rs`, `metrics.rs` | metrics of the active manager, by HTTP |
+//! | `page.rs`, `page/` | the active manager's web page |
 //! | `audit_file.rs` | the audit channel as a file |
 //! | `planted.rs`, `testing.rs` | mistakes for the simulation to find, messages for the fuzzer |
 //! | `monitor.rs` | making, starting and stopping |
@@ -36,6 +37,7 @@ mod metrics;
 mod monitor;
 mod offline;
 mod own_view;
+mod page;
 mod planted;
 mod probing;
 mod quorum_view;

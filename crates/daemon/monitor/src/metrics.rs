@@ -1,7 +1,8 @@
-//! Metrics of the active manager: when they are shown, and what the monitor's thread says to those that ask.
+//! Metrics and the web page of the active manager: when they are shown, and what the monitor's thread says to those that ask.
 
 use crate::driver::Driver;
 use crate::exporter::Request;
+use crate::page::Ask;
 use nacre_maps::MonInfo;
 use nacre_mon::metrics;
 
@@ -18,6 +19,24 @@ impl Driver {
         if let Some(lead) = &mut self.lead {
             lead.mon.set_metrics_listener(listening);
         }
+    }
+
+    /// Shows the web page where the options want it.
+    pub(crate) fn follow_page(&mut self) {
+        let (Some(exporter), Some(page)) = (&self.exporter, &mut self.page) else { return };
+        let Some(own) = self.presence.mon_addrs.front().socket.map(|socket| socket.ip()) else { return };
+        let listening = page.follow(exporter.target.wanted_page(), own, self.lead.is_some());
+        if let Some(lead) = &mut self.lead {
+            lead.mon.set_page_listener(listening);
+        }
+    }
+
+    /// Tells those that look at the web page what they want to know.
+    pub(crate) fn answer_page(&mut self) {
+        let asks: Vec<Ask> = self.page.iter().flat_map(|page| page.asks.take()).collect();
+        let (now, wall) = (self.clock.now(), self.clock.wall());
+        let mon = self.lead.as_ref().map(|lead| &lead.mon);
+        asks.into_iter().for_each(|ask| ask.answer(mon, now, wall));
     }
 
     /// Tells what the manager knows to those that ask.

@@ -9,6 +9,7 @@ use crate::leadership::Presence;
 use crate::link_msg::Greeting;
 use crate::links::Links;
 use crate::members::{Addresses, Monitors};
+use crate::page::PageServer;
 use crate::planted::Planted;
 use crate::probing::Prober;
 use crate::replica::{self, Replica, ReplicaError};
@@ -248,6 +249,7 @@ pub fn assemble(config: &MonitorConfig, machine: Machine) -> Result<(Driver, Ent
         admin: None,
         exporter: None,
         prober: None,
+        page: None,
     };
     driver.addresses.set(&driver.monitors);
     driver.settle()?;
@@ -329,6 +331,7 @@ impl Monitor {
         driver.exporter =
             Some(Exporter::new(&config.name, place.map_err(DriverError::from)?, Arc::clone(&waker)));
         driver.prober = Some(Prober::new(&config.name, Arc::clone(&waker)));
+        driver.page = Some(PageServer::new(&config.name, Arc::clone(&waker)));
         driver.follow_metrics();
         let (fsid, admin_keyring) = (driver.monitors.map.fsid, admin_keyring(&driver.front));
         let (stop, addresses) = (Arc::clone(&driver.stop), driver.addresses.clone());

@@ -7,6 +7,7 @@ use crate::shard_net::ShardNet;
 use crate::tracker;
 use nacre_env::CpuTimes;
 use nacre_msg::stats::SlowOps;
+use nacre_msg::{SLOW_REQUESTS_COUNT_MAX, SlowRequest};
 use nacre_pg::OpInFlight;
 use nacre_service::IntakeReport;
 use nacre_types::{Stamp, UTime};
@@ -43,6 +44,13 @@ pub(crate) fn slow_ops(pgs: &PgDriver, limit: Duration, now: Stamp) -> SlowOps {
         SlowOps { count: 1, oldest_s: u32::try_from(age_s).unwrap_or(u32::MAX) }
     };
     slow(pgs, limit, now).map(one).fold(SlowOps::default(), SlowOps::plus)
+}
+
+/// The oldest of clients' messages that take longer than `limit`, for our monitor.
+pub(crate) fn slow_requests(pgs: &PgDriver, limit: Duration, now: Stamp) -> Vec<SlowRequest> {
+    let mut slow: Vec<OpInFlight<'_>> = slow(pgs, limit, now).collect();
+    slow.sort_by_key(|op| op.trace.received);
+    slow.iter().take(SLOW_REQUESTS_COUNT_MAX).map(|op| tracker::slow_request(op, now)).collect()
 }
 
 /// Tells the log of clients' messages that take longer than `limit`, and where the oldest of them is; false when there are none.

@@ -15,7 +15,6 @@ mod snapshots;
 mod under_ceph;
 
 use self::under_ceph::UnderCeph;
-use crate::bill::MonReports;
 use crate::config::OsdConfig;
 use crate::control_event::ControlEvent;
 use crate::heartbeat_driver::{HeartbeatDriver, PeerReport};
@@ -23,6 +22,7 @@ use crate::links::NetCx;
 use crate::mgr_report::{MgrReport, Pinged};
 use crate::mon_link::{MonEvent, MonLink};
 use crate::osd_addrs::{Listeners, OsdAddrs};
+use crate::own_reports::OwnReports;
 use crate::peer_links::PeerLinks;
 use crate::recovery_snapshot::SnapshotIntake;
 use crate::report;
@@ -67,8 +67,8 @@ pub(crate) struct OsdControl {
     log: ClusterLog,
     /// What Ceph's monitors leave to an OSD; `None` under ours.
     ceph: Option<UnderCeph>,
-    /// What our monitor is to hear of the device and of the bill.
-    mon_reports: MonReports,
+    /// What our monitor is to hear of the device, of requests that are slow, and of the bill.
+    told: OwnReports,
     /// What the cluster could be begun anew from.
     snapshots: SnapshotIntake,
     /// What the monitor hears that we speak.
@@ -112,7 +112,7 @@ impl OsdControl {
             map_catch_up: MapCatchUp::default(),
             options_known: false,
             log: ClusterLog::new(osd),
-            mon_reports: MonReports::new(plane, &config.host),
+            told: OwnReports::new(plane, &config.host),
             snapshots: SnapshotIntake::default(),
             versions: tuning.versions,
             cluster_mode: options.text("ms_cluster_mode").to_owned(),
@@ -468,7 +468,7 @@ impl OsdControl {
 
     /// A shard's PGs have changed.
     pub(crate) fn on_report(&mut self, cx: &mut ControlCx<'_>, mut report: ShardReport) {
-        self.mon_reports.note(&mut report);
+        self.told.note(&mut report);
         if self.mgr.on_report(report) {
             self.follow_heartbeats(cx);
             self.name_strangers(cx);
@@ -506,9 +506,8 @@ impl OsdControl {
         if let Some(stats) = stats {
             self.mon.send(stats.into());
         }
-        if has_monitor {
-            self.mon_reports.due(cx.net.now, cx.options).into_iter().for_each(|report| self.mon.send(report));
-        }
+        let own = self.told.reports(cx.net.now, has_monitor, cx.options);
+        own.into_iter().for_each(|report| self.mon.send(report));
     }
 
     /// Asks the monitor to mark us down, so that nobody has to find out, or ends where there is nothing to ask for.

@@ -136,7 +136,9 @@ impl Periodic {
         report.sums = asok::perf_sums(pgs, cx.net, cpu);
         report.latencies = pgs.store.device().map(|device| device.take_latencies()).unwrap_or_default();
         report.sums.recovered = self.recovered.count(&report.pgs);
-        report.slow_ops = asok::slow_ops(pgs, cx.options.seconds("osd_op_complaint_time"), cx.now);
+        let limit = cx.options.seconds("osd_op_complaint_time");
+        report.slow_ops = asok::slow_ops(pgs, limit, cx.now);
+        report.slow_requests = asok::slow_requests(pgs, limit, cx.now);
         report
     }
 }

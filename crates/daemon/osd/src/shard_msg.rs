@@ -8,7 +8,7 @@ use nacre_heartbeat::Leases;
 use nacre_maps::OsdMap;
 use nacre_msg::peer::PeerMessage;
 use nacre_msg::stats::{PgStat, SlowOps};
-use nacre_msg::{Command, MOsdMap, PerfQueries, RawMessage};
+use nacre_msg::{Command, MOsdMap, PerfQueries, RawMessage, SlowRequest};
 use nacre_msgr::Config as MsgrConfig;
 use nacre_options::Values;
 use nacre_osd_core::Past;
@@ -109,6 +109,8 @@ pub(crate) struct ShardReport {
     pub(crate) sums: PerfSums,
     /// Messages of clients that take longer than `osd_op_complaint_time`.
     pub(crate) slow_ops: SlowOps,
+    /// The oldest of them.
+    pub(crate) slow_requests: Vec<SlowRequest>,
     /// What it has counted for a manager's queries since the report before.
     pub(crate) perf_samples: PerfSamples,
     /// Requests to its device since the report before.

@@ -14,7 +14,7 @@
 use crate::stage_sums::{STAGES, StageSums, stage};
 use nacre_buf::ByteStr;
 use nacre_msg::osd_op::code;
-use nacre_msg::{OsdOp, OsdOpReply};
+use nacre_msg::{OsdOp, OsdOpReply, SlowRequest};
 use nacre_pg::{OpInFlight, OpStage, Session, Trace};
 use nacre_types::{PgId, Stamp, UTime};
 use serde_json::{Map, Value, json};
@@ -362,6 +362,20 @@ pub(crate) fn dump_op_in_flight(op_in_flight: &OpInFlight<'_>, (now, wall): (Sta
             "events": events,
         },
     })
+}
+
+/// A slow message for our monitor.
+pub(crate) fn slow_request(op_in_flight: &OpInFlight<'_>, now: Stamp) -> SlowRequest {
+    let op = op_in_flight.op;
+    let since = |stamp: Stamp| u64::try_from(stamp.since(op.trace.received).as_millis()).unwrap_or(u64::MAX);
+    let reached = STAGES.into_iter().zip(stamps(&op_in_flight.trace));
+    let reached = reached.filter(|(_, stamp)| *stamp != Stamp::default());
+    SlowRequest::of(
+        describe_op(&op.op, &op.session, op.tid),
+        since(now),
+        waits_for(op_in_flight).1,
+        reached.map(|(stage, stamp)| (stage.to_string(), since(stamp))).collect(),
+    )
 }
 
 /// A slow message for the log: what it is and what it waits for.

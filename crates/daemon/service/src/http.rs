@@ -8,28 +8,17 @@
     reason = "who asks is no part of the cluster, and waits on a thread of its own: there is nothing of it in a simulation"
 )]
 
-use crate::places::Place;
-use nacre_env::{Clock, RealClock};
-use nacre_types::Stamp;
+use crate::acceptor::{Acceptor, TimedStream};
 use std::io::{self, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::os::fd::OwnedFd;
+use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Connections at a time; more are closed at once.
-const CONNS_MAX: usize = 16;
 /// Bytes of a request's head.
 const HEAD_BYTES_MAX: usize = 8 << 10;
 /// How long a client may take to ask, and then to read the page.
 const ASK_PATIENCE: Duration = Duration::from_secs(5);
 const READ_PATIENCE: Duration = Duration::from_secs(15);
-/// Bytes that are written at a time: between two parts it is looked how long it takes.
-const PART_BYTES: usize = 64 << 10;
-/// Pause before accepting is tried again for which there were no descriptors.
-const STARVED_PAUSE: Duration = Duration::from_millis(100);
 
 /// What is shown.
 #[derive(Debug, Clone)]
@@ -40,21 +29,12 @@ pub enum HttpPage {
     Unavailable(String),
 }
 
-/// Makes the page.
-type MakePage = dyn Fn() -> HttpPage + Send + Sync;
-
 /// A listening socket with a thread that accepts, and one for each connection. Its end closes the socket.
-pub struct HttpServer {
-    addr: SocketAddr,
-    stop: Arc<AtomicBool>,
-    /// The listener's descriptor, as what can be shut down.
-    listener: Option<TcpStream>,
-    thread: Option<JoinHandle<()>>,
-}
+pub struct HttpServer(Acceptor);
 
 impl std::fmt::Debug for HttpServer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "HttpServer({})", self.addr)
+        write!(f, "HttpServer({})", self.addr())
     }
 }
 
@@ -68,60 +48,13 @@ impl HttpServer {
         name: &str,
         page: impl Fn() -> HttpPage + Send + Sync + 'static,
     ) -> io::Result<Self> {
-        let listener = TcpListener::bind(addr)?;
-        let addr = listener.local_addr()?;
-        let stopper = TcpStream::from(OwnedFd::from(listener.try_clone()?));
-        let (stop, page): (_, Arc<MakePage>) = (Arc::new(AtomicBool::new(false)), Arc::new(page));
-        let (stopped, own_name) = (Arc::clone(&stop), name.to_owned());
-        let thread = std::thread::Builder::new()
-            .name(name.to_owned())
-            .spawn(move || accept(&listener, &stopped, &own_name, &page))?;
-        Ok(Self { addr, stop, listener: Some(stopper), thread: Some(thread) })
+        Acceptor::listen(addr, name, move |stream| serve(stream, &page)).map(Self)
     }
 
     /// Where it listens.
     #[must_use]
     pub fn addr(&self) -> SocketAddr {
-        self.addr
-    }
-}
-
-impl Drop for HttpServer {
-    fn drop(&mut self) {
-        self.stop.store(true, Ordering::Release);
-        let shut = self.listener.take().is_some_and(|listener| listener.shutdown(Shutdown::Both).is_ok());
-        if let Some(thread) = self.thread.take().filter(|_| shut) {
-            // It runs nothing that panics; and if it did, there would be nobody left to stop.
-            let _ended = thread.join();
-        }
-    }
-}
-
-fn accept(listener: &TcpListener, stop: &AtomicBool, name: &str, page: &Arc<MakePage>) {
-    let taken = Arc::new(AtomicUsize::new(0));
-    loop {
-        let accepted = listener.accept();
-        if stop.load(Ordering::Acquire) {
-            return;
-        }
-        let Ok((stream, _)) = accepted else {
-            std::thread::park_timeout(STARVED_PAUSE);
-            continue;
-        };
-        let Some(place) = Place::take(&taken, CONNS_MAX) else {
-            tracing::debug!(name, CONNS_MAX, "too many connections; one is closed");
-            continue;
-        };
-        let page = Arc::clone(page);
-        let serve = move || {
-            let _place = place;
-            if let Err(error) = serve(stream, page.as_ref()) {
-                tracing::debug!(%error, "an HTTP connection ended early");
-            }
-        };
-        if let Err(error) = std::thread::Builder::new().name(name.to_owned()).spawn(serve) {
-            tracing::warn!(name, %error, "no thread for a connection; it is closed");
-        }
+        self.0.addr()
     }
 }
 
@@ -152,9 +85,9 @@ impl Request {
 }
 
 /// Answers the one request of a connection.
-fn serve(mut stream: TcpStream, page: &MakePage) -> io::Result<()> {
-    let clock = RealClock::start();
-    let Some(head) = read_head(&mut stream, &clock)? else { return Ok(()) };
+fn serve(stream: TcpStream, page: &dyn Fn() -> HttpPage) -> io::Result<()> {
+    let mut stream = TimedStream::new(stream, ASK_PATIENCE);
+    let Some(head) = read_head(&mut stream)? else { return Ok(()) };
     let text = "text/plain; charset=utf-8";
     let answer = |status, why: &str| (status, text, Arc::from(format!("{why}\n")));
     let request = Request::of(&head);
@@ -170,25 +103,18 @@ fn serve(mut stream: TcpStream, page: &MakePage) -> io::Result<()> {
         "HTTP/1.1 {status}\r\nContent-Type: {media_type}\r\nContent-Length: {}\r\nAllow: GET, HEAD\r\nConnection: close\r\n\r\n",
         body.len()
     );
-    let until = clock.now() + READ_PATIENCE;
-    write_all(&mut stream, head.as_bytes(), &clock, until)?;
+    stream.give(READ_PATIENCE);
+    stream.write_all(head.as_bytes())?;
     if request != Request::Head {
-        write_all(&mut stream, body.as_bytes(), &clock, until)?;
+        stream.write_all(body.as_bytes())?;
     }
-    stream.shutdown(Shutdown::Write)
-}
-
-fn left(clock: &RealClock, until: Stamp) -> io::Result<Duration> {
-    let left = until.since(clock.now());
-    if left.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(left) }
+    stream.finish()
 }
 
 /// Reads up to the empty line behind a request's head. `None` when the client goes without a whole one, or says too much.
-fn read_head(stream: &mut TcpStream, clock: &RealClock) -> io::Result<Option<Vec<u8>>> {
-    let until = clock.now() + ASK_PATIENCE;
+fn read_head(stream: &mut TimedStream) -> io::Result<Option<Vec<u8>>> {
     let (mut head, mut part) = (Vec::new(), [0; 1024]);
     while head.len() <= HEAD_BYTES_MAX {
-        stream.set_read_timeout(Some(left(clock, until)?))?;
         let count = stream.read(&mut part)?;
         head.extend_from_slice(part.get(..count).unwrap_or_default());
         if head.windows(4).any(|end| end == b"\r\n\r\n") || head.windows(2).any(|end| end == b"\n\n") {
@@ -201,22 +127,10 @@ fn read_head(stream: &mut TcpStream, clock: &RealClock) -> io::Result<Option<Vec
     Ok(None)
 }
 
-fn write_all(stream: &mut TcpStream, bytes: &[u8], clock: &RealClock, until: Stamp) -> io::Result<()> {
-    let mut rest = bytes;
-    while !rest.is_empty() {
-        stream.set_write_timeout(Some(left(clock, until)?))?;
-        let part = rest.get(..PART_BYTES).unwrap_or(rest);
-        match stream.write(part)? {
-            0 => return Err(io::ErrorKind::WriteZero.into()),
-            count => rest = rest.get(count..).unwrap_or_default(),
-        }
-    }
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::acceptor::CONNS_MAX;
 
     fn ask(addr: SocketAddr, request: &[u8]) -> String {
         let mut stream = TcpStream::connect(addr).expect("somebody listens");

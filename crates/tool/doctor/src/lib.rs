@@ -16,11 +16,11 @@ mod host;
 mod report;
 mod why_slow;
 
+pub use cluster::session::{Answer, ClusterArgs, Session};
 pub use why_slow::{WhySlowOptions, run as why_slow};
 
 use anyhow::Result;
 use clap::Args;
-use cluster::session::{ClusterArgs, Session};
 use std::path::PathBuf;
 use std::process::ExitCode;
 

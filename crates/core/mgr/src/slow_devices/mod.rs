@@ -232,6 +232,16 @@ impl SlowDevices {
         self.devices.iter().filter_map(|(osd, device)| Some((*osd, device.named.as_ref()?)))
     }
 
+    /// What the OSD's device did in the last `steps` of [`STEP`]; nothing where devices are not judged.
+    #[must_use]
+    pub fn latencies(&self, osd: OsdId, steps: usize) -> DeviceLatencies {
+        let mut sum = DeviceLatencies::default();
+        let recent =
+            self.devices.get(&osd).into_iter().flat_map(|device| device.steps.iter().rev().take(steps));
+        recent.for_each(|step| sum.add(step));
+        sum
+    }
+
     /// What is known of one that is named.
     #[must_use]
     pub fn find(&self, osd: OsdId) -> Option<&SlowDevice> {

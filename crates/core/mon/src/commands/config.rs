@@ -84,7 +84,8 @@ fn set(call: &mut Call<'_>) -> Answer {
         Some(option) => {
             let value = check_module_option(option, &value)?;
             if call.state.mgr.own_is_active() {
-                let checked = crate::metrics_module::check_option(&name, &value);
+                let checked = crate::metrics_module::check_option(&name, &value)
+                    .and_then(|()| crate::dashboard_module::check_option(&name, &value));
                 checked.map_err(|why| refuse(Errno::EINVAL, format!("error parsing value: {why}")))?;
             }
             call.state.config.set_of_module(&who, &name, value)

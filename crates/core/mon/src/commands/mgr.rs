@@ -90,11 +90,7 @@ fn services(call: &mut Call<'_>) -> Answer {
 }
 
 fn module_ls(call: &mut Call<'_>) -> Answer {
-    call.tree("modules", show::mgr_modules(call.state.mgr.map(), call.state.mgr.own_is_active()))
-}
-
-fn is_always_on(map: &MgrMap, module: &str) -> bool {
-    map.always_on_modules.values().any(|modules| modules.contains(module))
+    call.tree("modules", show::mgr_modules(&call.state.mgr))
 }
 
 /// Why managers that are there could not run a module.
@@ -114,7 +110,7 @@ fn cannot_run(map: &MgrMap, module: &str) -> Option<String> {
 fn module_enable(call: &mut Call<'_>) -> Answer {
     let module = call.args.text("module").to_owned();
     let map = call.state.mgr.map();
-    if is_always_on(map, &module) {
+    if call.state.mgr.is_always_on(&module) {
         return done(format!("module '{module}' is already enabled (always-on)"));
     }
     if map.modules.contains(&module) {
@@ -141,7 +137,7 @@ fn module_enable(call: &mut Call<'_>) -> Answer {
 fn module_disable(call: &mut Call<'_>) -> Answer {
     let module = call.args.text("module").to_owned();
     let map = call.state.mgr.map();
-    if is_always_on(map, &module) {
+    if call.state.mgr.is_always_on(&module) {
         return fail(Errno::EINVAL, format!("module '{module}' cannot be disabled (always-on)"));
     }
     if !map.modules.contains(&module) {

@@ -41,6 +41,7 @@ mod osd_read;
 mod osd_state;
 mod osd_status;
 mod osd_tree;
+mod overview;
 mod pg;
 mod pg_num_bound;
 mod pg_order;
@@ -106,6 +107,7 @@ const TOPICS: &[&[table::Command]] = &[
     osd_read::COMMANDS,
     osd_state::COMMANDS,
     osd_tree::COMMANDS,
+    overview::COMMANDS,
     pg::COMMANDS,
     pg_order::COMMANDS,
     pool::COMMANDS,

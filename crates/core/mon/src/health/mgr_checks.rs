@@ -1,6 +1,7 @@
 //! What the active stock manager finds wrong, and whether it serves.
 
 use super::{Check, Severity};
+use crate::dashboard_module;
 use crate::metrics_module::{self, Listening};
 use crate::state::State;
 use nacre_msg::HealthCheck;
@@ -16,7 +17,7 @@ pub(crate) fn checks(state: &State, own_codes: &[&str]) -> Vec<Check> {
     foreign
         .map(|(code, check)| check_of(code, check))
         .chain(not_available(state))
-        .chain(metrics_failed(state))
+        .chain(modules_failed(state))
         .collect()
 }
 
@@ -29,18 +30,38 @@ fn check_of(code: &str, check: &HealthCheck) -> Check {
     Check::new(code.to_owned(), severity, check.summary.clone(), check.detail.clone()).counting(check.count)
 }
 
-/// Ceph's code for a module that has failed. It is an error there; here nothing but the metrics is missing.
-fn metrics_failed(state: &State) -> Option<Check> {
-    let Listening::Failed(why) = &state.mgr.metrics else { return None };
-    let lines = vec![
-        why.clone(),
-        "choose another with 'ceph config set mgr mgr/prometheus/server_port' or 'server_addr', or do without: 'ceph mgr module disable \
-         prometheus'"
-            .to_owned(),
+/// Ceph's code for modules that have failed. It is an error there; here nothing but metrics or the web page is missing.
+fn modules_failed(state: &State) -> Option<Check> {
+    let advice = [
+        (
+            metrics_module::MODULE,
+            &state.mgr.metrics,
+            "choose another with 'ceph config set mgr mgr/prometheus/server_port' or 'server_addr', or do without: 'ceph mgr module disable \
+             prometheus'",
+        ),
+        (
+            dashboard_module::MODULE,
+            &state.mgr.page,
+            "options of the web page begin with mgr/dashboard/; to do without it: 'ceph config set mgr mgr/dashboard/server_port 0', and \
+             ssl_server_port with TLS",
+        ),
     ];
-    let summary = format!("Module '{}' has failed: {why}", metrics_module::MODULE);
-    let is_own = state.mgr.own_is_active();
-    is_own.then(|| Check::new("MGR_MODULE_ERROR", Severity::Warn, summary, lines).counting(1))
+    let failed: Vec<_> = advice
+        .into_iter()
+        .filter_map(|(module, listening, advice)| match listening {
+            Listening::Failed(why) => Some((module, why, advice)),
+            Listening::At(_) | Listening::Nowhere => None,
+        })
+        .collect();
+    let (module, why, _) = failed.first().filter(|_| state.mgr.own_is_active())?;
+    let summary = match failed.len() {
+        1 => format!("Module '{module}' has failed: {why}"),
+        count => format!("{count} mgr modules have failed"),
+    };
+    let lines = failed
+        .iter()
+        .flat_map(|(module, why, advice)| [format!("Module '{module}': {why}"), (*advice).to_owned()]);
+    Some(Check::new("MGR_MODULE_ERROR", Severity::Warn, summary, lines.collect()).counting(failed.len()))
 }
 
 /// Long enough that it should serve.

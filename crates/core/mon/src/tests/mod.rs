@@ -22,6 +22,7 @@ mod options;
 mod osd_options;
 mod osd_versions;
 mod osds;
+mod overview;
 mod pools;
 mod primaries;
 mod quorum;

@@ -14,7 +14,7 @@
 mod reports;
 mod weights;
 
-pub(crate) use reports::MonReports;
+pub(crate) use reports::BillWatch;
 pub(crate) use weights::Work;
 
 use crate::image_stats::image_of;

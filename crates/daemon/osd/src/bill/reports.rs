@@ -1,11 +1,8 @@
-//! [`MonReports`]: what our monitor hears of an OSD from time to time, beside what managers do: how long its device takes, and for whom it
-//! has worked.
+//! [`BillWatch`]: what our monitor hears of whom this OSD has worked for.
 
 use super::{BillSample, CLASSES};
-use crate::device::DeviceWatch;
 use crate::power::PowerMeter;
-use crate::shard_msg::ShardReport;
-use nacre_msg::{BILL_ROWS_MAX, BillClass, BillReport, BillRow, Message};
+use nacre_msg::{BILL_ROWS_MAX, BillClass, BillReport, BillRow};
 use nacre_options::Values;
 use nacre_osd_core::ControlPlane;
 use nacre_types::{EntityName, PoolId, Stamp};
@@ -21,9 +18,8 @@ type Sums = (u64, u64, u64);
 
 /// What our monitor was not told yet. Ceph's are told nothing.
 #[derive(Debug)]
-pub(crate) struct MonReports {
+pub(crate) struct BillWatch {
     plane: ControlPlane,
-    device: DeviceWatch,
     process: String,
     /// The process's clock: now, and when it was told last.
     process_ns: u64,
@@ -34,12 +30,11 @@ pub(crate) struct MonReports {
     power: PowerMeter,
 }
 
-impl MonReports {
+impl BillWatch {
     /// Of an OSD on this host.
     pub(crate) fn new(plane: ControlPlane, host: &str) -> Self {
         Self {
             plane,
-            device: DeviceWatch::new(plane),
             process: format!("{host}/{}", std::process::id()),
             process_ns: 0,
             process_told_ns: 0,
@@ -50,10 +45,9 @@ impl MonReports {
         }
     }
 
-    /// A shard reports.
-    pub(crate) fn note(&mut self, report: &mut ShardReport) {
-        self.device.note(&report.latencies);
-        if let Some(sample) = report.bill.take().filter(|_| self.plane == ControlPlane::Nacre) {
+    /// What a shard has to bill.
+    pub(crate) fn note(&mut self, sample: Option<BillSample>) {
+        if let Some(sample) = sample.filter(|_| self.plane == ControlPlane::Nacre) {
             self.note_bill(sample);
         }
     }
@@ -87,11 +81,9 @@ impl MonReports {
     }
 
     /// What is to be told now, if it is time and there is something.
-    pub(crate) fn due(&mut self, now: Stamp, options: &Values) -> Vec<Message> {
-        let device = self.device.report(now).map(Message::from);
+    pub(crate) fn report(&mut self, now: Stamp, options: &Values) -> Option<BillReport> {
         let is_due = self.process_ns > self.process_told_ns && now.since(self.told_at) >= REPORT_INTERVAL;
-        let bill = is_due.then(|| self.take_bill(now, options)).map(Message::from);
-        device.into_iter().chain(bill).collect()
+        is_due.then(|| self.take_bill(now, options))
     }
 
     fn take_bill(&mut self, now: Stamp, options: &Values) -> BillReport {
@@ -128,44 +120,35 @@ mod tests {
         Values::from_iter([("nacre_power_root", "")])
     }
 
-    fn sample(clients: std::ops::Range<u64>, process_ns: u64) -> ShardReport {
+    fn sample(clients: std::ops::Range<u64>, process_ns: u64) -> Option<BillSample> {
         let row =
             |id: u64| BillRow { client: EntityName::client(id), cpu_ns: id, ops: 1, ..BillRow::default() };
-        let bill = BillSample { rows: clients.map(row).collect(), classes_ns: [10; CLASSES], process_ns };
-        ShardReport { bill: Some(bill), ..ShardReport::default() }
-    }
-
-    fn bill(messages: &[Message]) -> Option<&BillReport> {
-        messages.iter().find_map(|message| match message {
-            Message::BillReport(bill) => Some(bill),
-            _ => None,
-        })
+        Some(BillSample { rows: clients.map(row).collect(), classes_ns: [10; CLASSES], process_ns })
     }
 
     #[test]
     fn nothing_is_lost_between_two_reports_and_the_cheapest_are_one() {
         let at = |s| Stamp::default() + Duration::from_secs(s);
-        let mut reports = MonReports::new(ControlPlane::Nacre, "host");
+        let mut reports = BillWatch::new(ControlPlane::Nacre, "host");
         let count = BILL_ROWS_MAX as u64 + 50;
-        reports.note(&mut sample(1..count + 1, 1000));
-        reports.note(&mut sample(1..count + 1, 5000));
-        let told = reports.due(at(10), &options());
-        let told = bill(&told).expect("it is time");
+        reports.note(sample(1..count + 1, 1000));
+        reports.note(sample(1..count + 1, 5000));
+        let told = reports.report(at(10), &options()).expect("it is time");
         assert_eq!((told.process_ns, told.process_delta_ns), (5000, 5000));
         assert_eq!(told.rows.len(), BILL_ROWS_MAX);
         let sum: u64 = told.rows.iter().map(|row| row.cpu_ns).chain(told.classes_ns.iter().copied()).sum();
         assert_eq!(sum, count * (count + 1) + 2 * 10 * CLASSES as u64);
-        reports.note(&mut sample(1..2, 5500));
-        assert!(bill(&reports.due(at(14), &options())).is_none(), "too early");
-        let told = reports.due(at(15), &options());
-        assert_eq!(bill(&told).map(|bill| (bill.process_delta_ns, bill.rows.len())), Some((500, 1)));
-        assert!(reports.due(at(30), &options()).is_empty(), "nothing to tell");
+        reports.note(sample(1..2, 5500));
+        assert!(reports.report(at(14), &options()).is_none(), "too early");
+        let told = reports.report(at(15), &options());
+        assert_eq!(told.map(|bill| (bill.process_delta_ns, bill.rows.len())), Some((500, 1)));
+        assert!(reports.report(at(30), &options()).is_none(), "nothing to tell");
     }
 
     #[test]
     fn cephs_monitors_are_told_nothing() {
-        let mut reports = MonReports::new(ControlPlane::Ceph, "host");
-        reports.note(&mut sample(1..9, 1000));
-        assert!(reports.due(Stamp::default() + Duration::from_secs(10), &options()).is_empty());
+        let mut reports = BillWatch::new(ControlPlane::Ceph, "host");
+        reports.note(sample(1..9, 1000));
+        assert!(reports.report(Stamp::default() + Duration::from_secs(10), &options()).is_none());
     }
 }

@@ -11,6 +11,7 @@ mod caps;
 mod cli;
 mod client;
 mod crashes;
+mod dashboard;
 mod doctor;
 mod erasure;
 mod fail_slow;

@@ -24,7 +24,7 @@ const CONF_DEFAULT: &str = "/etc/ceph/ceph.conf";
 
 /// Which cluster, and as whom.
 #[derive(Debug, Clone, Args)]
-pub(crate) struct ClusterArgs {
+pub struct ClusterArgs {
     /// Configuration (ceph.conf) of a cluster.
     #[arg(short = 'c', long)]
     pub(crate) conf: Option<PathBuf>,
@@ -38,26 +38,27 @@ pub(crate) struct ClusterArgs {
 
 impl ClusterArgs {
     /// The configuration that was given, or the usual one.
-    pub(crate) fn conf_or_default(&self) -> PathBuf {
+    #[must_use]
+    pub fn conf_or_default(&self) -> PathBuf {
         self.conf.clone().unwrap_or_else(|| PathBuf::from(CONF_DEFAULT))
     }
 }
 
-/// See the module's documentation.
-pub(crate) struct Session {
+/// A connection with a cluster, over which monitors and OSDs are asked. Changes nothing.
+pub struct Session {
     client: Client,
     clock: RealClock,
 }
 
 /// An answer, or why there is none in words.
-pub(crate) type Answer = Result<Value, String>;
+pub type Answer = Result<Value, String>;
 
 impl Session {
     /// Connects, and waits for the map of the OSDs.
     ///
     /// # Errors
     /// When the files do not say how, or no monitor answers.
-    pub(crate) fn open(args: &ClusterArgs, conf_file: &Path) -> Result<Self> {
+    pub fn open(args: &ClusterArgs, conf_file: &Path) -> Result<Self> {
         let read = |path: &Path| std::fs::read_to_string(path).with_context(|| path.display().to_string());
         let conf = read(conf_file)?;
         let beside = || conf_file.parent().unwrap_or(Path::new(".")).join("keyring");
@@ -90,7 +91,10 @@ impl Session {
     }
 
     /// Waits, while the connections stay alive.
-    pub(crate) fn wait(&mut self, time: Duration) -> Result<()> {
+    ///
+    /// # Errors
+    /// When there are no sockets to be had.
+    pub fn wait(&mut self, time: Duration) -> Result<()> {
         let until = self.clock.now() + time;
         while self.clock.now() < until {
             self.client.turn(TURN_MAX.min(until.since(self.clock.now())))?;
@@ -104,7 +108,10 @@ impl Session {
     }
 
     /// Asks the monitors.
-    pub(crate) fn ask(&mut self, prefix: &str, more: &[(&str, &str)]) -> Answer {
+    ///
+    /// # Errors
+    /// Why there is no answer, in words.
+    pub fn ask(&mut self, prefix: &str, more: &[(&str, &str)]) -> Answer {
         let json = command(prefix, more);
         let answers = collect(self, [Question { to: None, json: &json, key: () }], PATIENCE);
         answers.into_iter().next().map_or_else(|| Err("no answer".to_owned()), |((), answer)| answer)

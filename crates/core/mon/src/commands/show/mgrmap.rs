@@ -1,6 +1,7 @@
 //! The managers' map as a tree.
 
 use super::{addr, addr_vec, legacy_addr, release_name};
+use crate::managers::MgrMaps;
 use nacre_format::{Node, Section, stamp};
 use nacre_maps::MgrMap;
 use nacre_msg::{ModuleInfo, ModuleOption};
@@ -84,11 +85,13 @@ pub(in crate::commands) fn services(map: &MgrMap) -> Section {
 }
 
 /// `mgr module ls`. Our own manager runs none of those that are always on.
-pub(in crate::commands) fn mgr_modules(map: &MgrMap, own_is_active: bool) -> Section {
+pub(in crate::commands) fn mgr_modules(managers: &MgrMaps) -> Section {
+    let map = managers.map();
     let mut always_on = map.always_on_modules.values().next_back().cloned().unwrap_or_default();
-    if own_is_active {
-        // The map says what a `ceph-mgr` would run; our own has some of it.
-        always_on.retain(|name| map.available_modules.iter().any(|at| at.name == *name));
+    if managers.own_is_active() {
+        // The map says what a `ceph-mgr` would run; our own has some of it, and what is its own.
+        let available = map.available_modules.iter().map(|at| &at.name);
+        always_on = available.filter(|name| managers.is_always_on(name)).cloned().collect();
     }
     let disabled = map
         .available_modules

@@ -1,0 +1,25 @@
+//! `nacre overview` and `nacre history`: what the web page and `nacre top` show, for programs. Both are ours.
+
+use super::call::{Answer, Call};
+use super::table::{Command, command};
+use crate::overview;
+
+pub(super) const COMMANDS: &[Command] = &[
+    command("nacre overview", "mon", "r", "How the cluster is, as the web page shows it", now),
+    command(
+        "nacre history name=after,type=CephInt,range=0,req=false",
+        "mon",
+        "r",
+        "What clients and devices did over the last hour, of that after a second of the calendar",
+        history,
+    ),
+];
+
+fn now(call: &mut Call<'_>) -> Answer {
+    call.tree("overview", overview::tree(call.state, call.now, call.wall))
+}
+
+fn history(call: &mut Call<'_>) -> Answer {
+    let after = call.args.int("after").and_then(|after| u32::try_from(after).ok()).unwrap_or(0);
+    call.tree("history", overview::history(call.state, after))
+}

@@ -1,0 +1,42 @@
+//! [`Reader`]: who looks at the web page beyond this machine, by a cephx key.
+
+use crate::state::State;
+use nacre_auth::{CryptoKey, MonCaps, Rwx};
+use nacre_types::{AuthName, EntityKind};
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+/// The command that shows the same to programs: who may give it may look at the page.
+const COMMAND: &str = "nacre overview";
+
+/// An entity by its own word, with the key that it shows for it. It is proved anew with each look: an entity that is removed, gets another
+/// key or loses its caps sees nothing more.
+#[derive(Debug, Clone)]
+pub struct Reader {
+    /// Such as `client.admin`.
+    pub name: AuthName,
+    key: CryptoKey,
+    /// Where it comes from: caps may be for some networks only.
+    from: IpAddr,
+}
+
+impl Reader {
+    /// From what a person has typed in: an entity's name, a client's without `client.` as well, and its key as a keyring has it. `None`
+    /// when that is no name or no key.
+    #[must_use]
+    pub fn parse(name: &str, key: &str, from: IpAddr) -> Option<Self> {
+        let name = name.trim();
+        let name = AuthName::parse(name).unwrap_or_else(|| AuthName::new(EntityKind::CLIENT, name));
+        Some(Self { name, key: CryptoKey::parse(key).ok()?, from })
+    }
+
+    /// Whether the key is the entity's by now, and its caps for the monitors let it see what the page shows.
+    #[must_use]
+    pub fn may_read(&self, state: &State) -> bool {
+        let entity = state.auth.keys().entity(&self.name);
+        let is_its_key = entity.is_some_and(|entity| entity.key.has_secret_of(&self.key));
+        let caps = state.auth.keys().caps_of(&self.name, EntityKind::MON).unwrap_or_default();
+        let caps = MonCaps::parse(caps, &self.name).unwrap_or_default().at(Some(self.from));
+        is_its_key && caps.allows_command("mon", COMMAND, &BTreeMap::new(), Rwx::of_letters("r"))
+    }
+}
