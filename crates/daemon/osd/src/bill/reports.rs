@@ -1,4 +1,4 @@
-//! [`MonReports`]: what our monitor hears of an OSD from time to time, beside what managers do: how long its device takes, and for whom it
+//! [`MonReports`]: what our monitor hears of an OSD from time to time, beside what managers do: how long its device takes, and for which clients it
 //! has worked.
 
 use super::{BillSample, CLASSES};
