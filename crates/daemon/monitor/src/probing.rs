@@ -20,7 +20,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 type Outcome = Result<BTreeMap<PoolId, PoolProbe>, String>;
 
 /// A round, and where the cluster is.
-struct Order {
+struct Round {
     monitors: Vec<EntityAddr>,
     order: ProbeOrder,
 }
@@ -30,7 +30,7 @@ pub(crate) struct Prober {
     name: String,
     results: Mailbox<Outcome>,
     sender: MailboxSender<Outcome>,
-    thread: Option<SyncSender<Order>>,
+    thread: Option<SyncSender<Round>>,
     stop: Arc<AtomicBool>,
 }
 
@@ -41,7 +41,7 @@ impl Prober {
         Self { name: format!("mon.{name}/probe"), results, sender, thread: None, stop: Arc::default() }
     }
 
-    fn give(&mut self, order: Order) -> Result<(), String> {
+    fn give(&mut self, order: Round) -> Result<(), String> {
         if self.thread.is_none() {
             let (orders, receiver) = sync_channel(1);
             let (sender, stop) = (self.sender.clone(), Arc::clone(&self.stop));
@@ -62,14 +62,14 @@ impl Drop for Prober {
     }
 }
 
-fn serve(orders: &Receiver<Order>, results: &MailboxSender<Outcome>, stop: &AtomicBool) {
+fn serve(orders: &Receiver<Round>, results: &MailboxSender<Outcome>, stop: &AtomicBool) {
     while let Ok(order) = orders.recv() {
         // Full only if nobody takes results any more.
         let _nobody = results.try_send(probe(order, stop));
     }
 }
 
-fn probe(Order { monitors, order }: Order, stop: &AtomicBool) -> Outcome {
+fn probe(Round { monitors, order }: Round, stop: &AtomicBool) -> Outcome {
     let net = RealNet::new().map_err(|error| format!("no sockets for a client: {error}"))?;
     let ProbeOrder { key, pools, round, patience } = order;
     let clock = RealClock::start();
@@ -100,7 +100,7 @@ impl Driver {
         results.into_iter().for_each(|outcome| lead.mon.probed(outcome, now, wall));
         let Some(order) = lead.mon.probe_order(now) else { return };
         let monitors = self.monitors.map.mons.values().filter_map(|mon| mon.addrs.msgr2()).collect();
-        if let Err(error) = prober.give(Order { monitors, order }) {
+        if let Err(error) = prober.give(Round { monitors, order }) {
             lead.mon.probed(Err(error), now, wall);
         }
     }

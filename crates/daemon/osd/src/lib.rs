@@ -30,7 +30,7 @@
 //! | `own_collection`, `recovery_snapshot` | what is kept for ourselves in the store, and for the case that all monitors are lost |
 //! | `storage` | the store's files |
 //! | `periodic`, `idle_trim`, `bench` | what comes back every second; memory given back; `ceph tell osd.N bench` |
-//! | `bill` | for whom a thread has worked, and what our monitor hears of it |
+//! | `bill` | what clients a thread has worked for, and what our monitor hears of it |
 //! | `power` | what the machine draws |
 //! | `stage_sums` | what that clock has counted, for the manager |
 //! | `tracker` | the stage clock of clients' messages |

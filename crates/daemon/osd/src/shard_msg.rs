@@ -115,7 +115,7 @@ pub(crate) struct ShardReport {
     pub(crate) perf_samples: PerfSamples,
     /// Requests to its device since the report before.
     pub(crate) latencies: DeviceLatencies,
-    /// For whom it has worked since the report before, where that is counted.
+    /// what clients it has worked for since the report before, where that is counted.
     pub(crate) bill: Option<BillSample>,
 }
 

@@ -1,4 +1,4 @@
-//! [`Bill`]: for whom the thread of a shard has worked, in nanoseconds of its processor time that add up to what it used.
+//! [`Bill`]: what clients the thread of a shard has worked for, in nanoseconds of its processor time that add up to what it used.
 //!
 //! ```text
 //!   turn:     message of A | message of B | completion | answer to A | ... | clock of the thread is read
@@ -8,7 +8,7 @@
 //! The thread's clock costs too much to be read for each event, so it is read at a turn's end, at most once per [`READ_INTERVAL`]. Between
 //! two readings each event adds a weight to who it is for: a measured number of nanoseconds for each kind of [`Work`] (`weights.rs`). What
 //! the thread really used is shared out in proportion, so the sum is exact, and the weights only decide between those who were served within
-//! the same moment. Completions of the store and acknowledgements do not say for whom they are: theirs is shared by all that clients, recovery
+//! the same moment. Completions of the store and acknowledgements do not say which client they are of: theirs is shared by all that clients, recovery
 //! and scrub had in that moment, and where there was nothing of those, by the next that is.
 
 mod reports;

@@ -1,8 +1,8 @@
 //! What the kinds of an OSD's work weigh: nanoseconds of its thread for one of each, and for each KiB of data.
 //!
-//! Measured, not guessed: `bench/bill-weights` drives a cluster with loads of one kind each and fits these numbers to what the threads used and
-//! to the counts of `perf dump`. They are of the machine of docs/results.md; on another, what matters is their ratio, and that only among
-//! those who are served within the same millisecond.
+//! Estimates, not fitted yet: they are to be measured with loads of one kind each, by what the threads used (`osd-cpu` of `perf dump`) and how
+//! much there was of each kind (`osd-bill`). What matters is their ratio, and that only among those who are served within the same
+//! millisecond: the sum of the bill is exact whatever they are.
 
 use serde_json::{Map, Value, json};
 

@@ -7,7 +7,7 @@ use nacre_interop::Cluster;
 /// `load CLIENT RATE SECONDS`: 4 KiB writes of an image's data and of other objects, in turn.
 const TOOLS: &str = r#"
 cat > load.py <<'END'
-import rados, sys, time
+import random, rados, sys, time
 who, rate, seconds = sys.argv[1], float(sys.argv[2]), float(sys.argv[3])
 cluster = rados.Rados(conffile='', rados_id=who, conf={'keyring': who + '.keyring'}); cluster.connect()
 import os
@@ -15,7 +15,7 @@ io = cluster.open_ioctx(os.environ['POOL']); began = time.monotonic(); count = 0
 while time.monotonic() < began + seconds:
     name = 'rbd_data.%s.%d' % ({'one': '1a', 'four': '4a'}[who], count % 16) if count % 2 else '%s.%d' % (who, count % 16)
     io.write(name, b'x' * 4096, 0); count += 1
-    time.sleep(max(0, began + count / rate - time.monotonic()))
+    time.sleep(random.expovariate(rate))
 print(who, count)
 END
 user() { ceph auth get-or-create client.$1 mon 'allow r' osd "allow rw pool=$POOL" -o $1.keyring; }

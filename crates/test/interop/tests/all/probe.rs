@@ -14,8 +14,8 @@ fn a_pool_that_does_not_serve_is_named_until_it_serves_again() {
     let Some(cluster) = Cluster::start_processes(3) else { return };
     let shell = cluster.pool("probe", 8).within(150);
     let sh = |script: &str| shell.sh(&format!("{TOOLS} {script}"));
-    sh("for option in 'mon osd_down_out_interval 600' 'mon nacre_probe_timeout 2' 'mon nacre_probe_interval 2'; do ceph config set $option; done
-        ceph osd pool create ec 4 erasure; until_true 30 'rounds 2'; is_well");
+    sh("for option in 'mon nacre_probe_timeout 2' 'mon nacre_probe_interval 2'; do ceph config set $option; done
+        ceph osd erasure-code-profile set two k=2 m=1 crush-failure-domain=osd; ceph osd pool create ec 4 4 erasure two; until_true 30 'rounds 2'; until_true 30 is_well || { ceph health detail; exit 1; }");
     // Nothing is left of it, nor counted.
     sh("[ -z \"$(rados -p $POOL ls --all)\" ]; [ $(ceph df -f json | jq '[.pools[].stats.objects] | add') = 0 ]
         ceph probe status | grep -q \"^$POOL\"; ceph probe status | grep -q '^ec'
