@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 fn osd(id: u64, up: bool, write_us_p99: u64) -> Value {
     let writes = json!({ "count": 200, "us_p50": 300, "us_p99": write_us_p99, "counts": [0, 0, 0, 0, 0, 0, 0, 0, 50, 150] });
     json!({
-        "id": id, "host": format!("host{id}"), "class": "ssd", "devices": "sda", "up": up, "in": true, "total_bytes": 100 << 30, "used_bytes": 85_u64 << 30,
+        "id": id, "host": format!("host{id}"), "class": "ssd", "devices": "sda", "up": up, "in": true, "total_bytes": 100_u64 << 30, "used_bytes": 85_u64 << 30,
         "pgs": 8, "primaries": 3, "commit_us": 900, "slow": "", "device": { "read": { "count": 0, "counts": [] }, "durable_write": writes, "flush": { "count": 0 } },
     })
 }
@@ -63,7 +63,7 @@ fn the_overview_says_what_is_wrong_and_when_it_ends() {
         "osds     2, 1 up, 2 in",
         "pgs      8: 8 active+undersized+degraded",
         "write    80 KiB/s, 20 op/s",
-        "recovery 25 % done, ends in 90s; 1.20k copies left, 1.0 MiB/s",
+        "recovery 25 % done, ends in 90s; 1.20k copies left, 1 MiB/s",
         "OSD_DOWN: 1 osds down",
         "  An OSD does not run.",
         "1 requests are slow",
