@@ -184,7 +184,7 @@ mod tests {
         let _none_is_left = fs::remove_dir_all(&folder);
         let path = write(&folder, &json!({ "crash_id": "b" })).expect("a folder");
         fs::create_dir_all(folder.join("a")).expect("a folder");
-        assert_eq!(waiting(&folder), [path.clone()], "a is not complete");
+        assert_eq!(waiting(&folder), std::slice::from_ref(&path), "a is not complete");
         put_aside(&folder, &path, "posted").expect("a folder");
         assert!(waiting(&folder).is_empty());
         for number in 0..REPORTS_MAX {

@@ -256,7 +256,7 @@ const OF_OSDS: &[Fault] = &[
 fn slow_pings(calm: &mut Calm, back: u32, front: u32) {
     let window = |us: u32| PingWindow { average: [us; 3], min: [1; 3], max: [us; 3], last: us };
     let times = PingTimes { last_update: calm.world.wall.sec, back: window(back), front: window(front) };
-    calm.report(|stats| drop(stats.osd_stat.hb_pingtime.insert(1, times)));
+    calm.report(|stats| stats.osd_stat.hb_pingtime = BTreeMap::from([(1, times)]));
 }
 
 const OF_PGS: &[Fault] = &[

@@ -208,8 +208,7 @@ fn what_clients_do_with_an_osd_is_the_difference_of_its_reports() {
     let (result, shown) = text(&mut world, r#"{"prefix":"osd status"}"#);
     assert_eq!((result, shown.lines().count()), (0, 3), "{shown}");
     let cells: Vec<&str> = shown.lines().nth(1).expect("a line").split_whitespace().collect();
-    let expected =
-        ["0", "host0", "3.0", "GiB", "7.0", "GiB", "2", "8.0", "KiB", "10", "819", "B", "exists,up"];
+    let expected = ["0", "host0", "3", "GiB", "7", "GiB", "2", "8", "KiB", "10", "819", "B", "exists,up"];
     assert_eq!(cells, expected, "{shown}");
     let (_, of_host) = text(&mut world, r#"{"prefix":"osd status","bucket":"host1","format":"json"}"#);
     let of_host: serde_json::Value = serde_json::from_str(&of_host).expect("JSON");

@@ -191,7 +191,7 @@ ceph osd set norecover; kill_daemon osd.$second; until_true 30 'ceph osd stat -f
 echo after | rados -p u put o -
 start_osd $second; until_true 30 'ceph osd stat -f json | jq -e ".num_up_osds == 3"'; sleep 3
 kill_daemon osd.$first; until_true 30 'ceph osd stat -f json | jq -e ".num_up_osds == 2"'
-ceph osd pool set p size 2; ceph osd lost $first --yes-i-really-mean-it; ceph osd purge $first --yes-i-really-mean-it; ceph osd unset norecover
+ceph osd pool set p size 2; ceph osd lost $first --yes-i-really-mean-it; ceph osd purge $first --force --yes-i-really-mean-it; ceph osd unset norecover
 until_true 60 'ceph health detail | grep -q OBJECT_UNFOUND'"#,
         heal: "ceph pg $(cat lost.pg) mark_unfound_lost delete",
         alerts: &["CephObjectMissing", "CephPGsDamaged", "CephPGsUnclean"],
