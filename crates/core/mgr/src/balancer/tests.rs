@@ -330,6 +330,5 @@ fn a_cluster_that_is_90_percent_full_is_evened_without_a_full_osd() {
         let text = format!("{pg_nums:?} x {size}: fullest {fullest:.3}, {rounds} rounds, {after:?}");
         assert!(fullest < 0.95, "{text}");
         assert!(after.spread <= after.bound * 1.03, "{text}");
-        println!("{text}, in the end {:.3}", fill(&used(&map)) / room);
     }
 }
