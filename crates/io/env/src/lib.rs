@@ -16,4 +16,4 @@ pub use cpu_times::CpuTimes;
 pub use disk::{Disk, DiskCompletion, DiskError, DiskTag, Durability};
 pub use entropy::SystemEntropy;
 pub use file::{File, FileRoom};
-pub use net::{ListenerId, Net, NetEvent, SocketId, Wake};
+pub use net::{ListenerId, Net, NetEvent, SocketId, TcpCounts, Wake};
