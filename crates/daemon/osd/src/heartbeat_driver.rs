@@ -28,8 +28,17 @@ pub(crate) struct HeartbeatDriver {
     pub(crate) leases: Leases,
     links: BTreeMap<(OsdId, Side), Link>,
     /// When a ping of each came last, whether we ping it or not; of OSDs that the map has up.
-    heard: BTreeMap<OsdId, Stamp>,
+    heard: BTreeMap<OsdId, Heard>,
     effects: Vec<Effect>,
+}
+
+/// The last ping of a peer.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Heard {
+    pub(crate) at: Stamp,
+    /// On which connection it came, and the segments that had come there by then.
+    pub(crate) conn: ConnId,
+    pub(crate) segments: u64,
 }
 
 /// What the monitor is to hear of a peer.
@@ -119,9 +128,9 @@ impl HeartbeatDriver {
         self.machine.answers(now)
     }
 
-    /// How long ago a ping of that OSD came; `None` where none did since the map has it up.
-    pub(crate) fn heard(&self, osd: OsdId, now: Stamp) -> Option<Duration> {
-        self.heard.get(&osd).map(|at| now.since(*at))
+    /// The last ping of that OSD; `None` where none came since the map has it up.
+    pub(crate) fn heard(&self, osd: OsdId) -> Option<&Heard> {
+        self.heard.get(&osd)
     }
 
     /// The connections for pings that we dialled.
@@ -287,7 +296,8 @@ impl HeartbeatDriver {
         };
         let (map, theirs) = (maps.newest(), ping.map_epoch);
         if map.is_up(from) {
-            self.heard.insert(from, net.now);
+            let segments = net.messenger.tcp_counts(conn).map_or(0, |counts| counts.received);
+            self.heard.insert(from, Heard { at: net.now, conn, segments });
         }
         let signature = self.signature(map, net.wall);
         let notice = ping_notice(map, from, theirs, self.plane);

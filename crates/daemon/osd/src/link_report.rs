@@ -16,6 +16,7 @@ struct Ways {
     connections: u64,
     segments: u64,
     resent: u64,
+    duplicates: u64,
     round_trip_max: Duration,
 }
 
@@ -24,6 +25,7 @@ impl Ways {
         self.connections += 1;
         self.segments += counts.segments;
         self.resent += counts.resent;
+        self.duplicates += counts.duplicates;
         self.round_trip_max = self.round_trip_max.max(counts.round_trip);
     }
 
@@ -32,13 +34,15 @@ impl Ways {
             "connections": self.connections,
             "segments": self.segments,
             "resent": self.resent,
+            "duplicates": self.duplicates,
             "round_trip_us_max": u64::try_from(self.round_trip_max.as_micros()).unwrap_or(u64::MAX),
         })
     }
 }
 
 /// Of each OSD that we ping or are connected with: `pings.avgcount` and `sum` (seconds) of its answers, `silent_s` since our oldest ping
-/// without an answer, `heard_s` since its own last ping, and `tcp`: what we sent on the connections that are there.
+/// without an answer, `heard_s` since its own last ping, `segments_since_heard` that came on the connection of that ping, and `tcp`: what
+/// we sent on the connections that are there.
 pub(crate) fn dump(
     heartbeats: &HeartbeatDriver,
     peers: &PeerLinks,
@@ -55,7 +59,7 @@ pub(crate) fn dump(
         ways.entry(*osd).or_default();
     }
     let links = ways.iter().map(|(osd, way)| {
-        let answers = answers.remove(osd);
+        let (answers, heard) = (answers.remove(osd), heartbeats.heard(*osd));
         json!({
             "osd": osd,
             "pings": answers.map(|answers| json!({
@@ -63,7 +67,10 @@ pub(crate) fn dump(
                 "sum": answers.spent.as_secs_f64(),
                 "silent_s": answers.silent_for.as_secs_f64(),
             })),
-            "heard_s": heartbeats.heard(*osd, now).map(|ago| ago.as_secs_f64()),
+            "heard_s": heard.map(|heard| now.since(heard.at).as_secs_f64()),
+            "segments_since_heard": heard.and_then(|heard| {
+                Some(messenger.tcp_counts(heard.conn)?.received.saturating_sub(heard.segments))
+            }),
             "tcp": way.to_json(),
         })
     });
@@ -77,10 +84,10 @@ mod tests {
     #[test]
     fn connections_with_one_osd_are_summed_up() {
         let mut ways = Ways::default();
-        for (segments, resent, us) in [(100, 3, 80), (50, 0, 400)] {
-            ways.add(TcpCounts { segments, resent, round_trip: Duration::from_micros(us) });
+        for (segments, resent, us) in [(100, 3, 80), (50, 2, 400)] {
+            ways.add(TcpCounts { segments, resent, duplicates: 1, round_trip: Duration::from_micros(us) });
         }
-        let shown = json!({ "connections": 2, "segments": 150, "resent": 3, "round_trip_us_max": 400 });
+        let shown = json!({ "connections": 2, "segments": 150, "resent": 5, "duplicates": 2, "round_trip_us_max": 400 });
         assert_eq!(ways.to_json(), shown);
     }
 }

@@ -43,8 +43,12 @@ pub enum NetEvent {
 pub struct TcpCounts {
     /// Segments sent, those included that were sent again.
     pub segments: u64,
-    /// Segments sent again, because nothing told that they had arrived.
+    /// Segments sent again, because nothing told in time that they had arrived.
     pub resent: u64,
+    /// Of those, the ones that had arrived before: nothing was lost, their acknowledgement was late (DSACK, RFC 2883).
+    pub duplicates: u64,
+    /// Segments that came, also those that had come before.
+    pub received: u64,
     /// From a segment to its acknowledgement, smoothed.
     pub round_trip: Duration,
 }

@@ -268,6 +268,8 @@ mod sys {
         Ok(TcpCounts {
             segments: info.tcpi_segs_out.into(),
             resent: info.tcpi_total_retrans.into(),
+            received: info.tcpi_segs_in.into(),
+            duplicates: info.tcpi_dsack_dups.into(),
             round_trip: Duration::from_micros(info.tcpi_rtt.into()),
         })
     }

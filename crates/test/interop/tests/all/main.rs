@@ -9,6 +9,7 @@ mod caps;
 mod cli;
 mod client;
 mod doctor;
+mod doctor_exam;
 mod erasure;
 mod fail_slow;
 mod file_systems;

@@ -114,7 +114,12 @@ pub(super) fn pings(facts: &Facts, report: &mut Report) {
     let mut slow: Vec<(OsdId, u64, String, f64)> = Vec::new();
     for (osd, network) in of_osds(&facts.pings, "slow-pings", report) {
         report.judged("slow-pings");
-        for entry in list(&network["entries"]).filter(|entry| entry["stale"] != true) {
+        // What was slow in the last five or fifteen minutes, and is not any more, is listed, too.
+        let threshold_ms = network["threshold"].as_f64().unwrap_or(0.0);
+        let is_slow = |entry: &&Value| {
+            entry["stale"] != true && entry["average"]["1min"].as_f64() >= Some(threshold_ms)
+        };
+        for entry in list(&network["entries"]).filter(is_slow) {
             let to = entry["to osd"].as_u64().unwrap_or(0);
             slow.push((
                 osd,
@@ -200,7 +205,7 @@ pub(super) fn background(facts: &Facts, report: &mut Report) {
             subject: "copies of objects are being made".to_owned(),
             measured: format!("{recovering} of {all} PGs, {:.1} MB/s", bytes / 1e6),
             cost: "devices and network are shared with clients until it is done; `nacre why-slow` says how long these wait".to_owned(),
-            advice: "wait; osd_recovery_sleep and osd_max_backfills slow it down".to_owned(),
+            advice: "wait, or `nacre recovery target p99=...`: it then goes as fast as clients' latency allows".to_owned(),
             explains: made_good(facts),
             ..Finding::default()
         });

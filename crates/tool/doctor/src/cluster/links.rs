@@ -2,7 +2,7 @@
 //! direction or both, and one on which segments get lost. A way is named only where both of its ends are well on others.
 
 use super::Facts;
-use super::slow_device::symptoms_of;
+use super::slow_device::{symptoms_of, unavailable};
 use super::watched::{grown, link, median};
 use crate::report::{Finding, Rank, Report, Symptom};
 use nacre_types::OsdId;
@@ -10,11 +10,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// A ping that is not answered for so long gets no answer; healthy ones take milliseconds.
 const SILENT_S: f64 = 4.0;
-/// An OSD that was heard so much later than it heard: the way from it failed first.
-const HEARD_FIRST_S: f64 = 2.5;
+/// Segments that come on a connection after its last ping from which on the other end still gets through, and up to which it does not.
+const STILL_COMES_MIN: f64 = 4.0;
+const STILL_COMES_MAX: f64 = 2.0;
 /// Segments in the window from which on losses are a share of something.
 const SEGMENTS_MIN: f64 = 50.0;
-const RESENT_MIN: f64 = 5.0;
+const LOST_MIN: f64 = 5.0;
 /// Of segments.
 const LOSS_SHARE: f64 = 0.005;
 /// So many times the losses of the other ways.
@@ -27,8 +28,12 @@ struct Way {
     silent_s: f64,
     /// Since the other one's last ping.
     heard_s: Option<f64>,
+    /// Segments of the other one that came since then: acknowledgements of our answer, or pings again and again to which our answers
+    /// do not get through.
+    since_heard: Option<f64>,
     segments: f64,
-    resent: f64,
+    /// Sent again, and had not arrived before.
+    lost: f64,
 }
 
 impl Way {
@@ -37,7 +42,7 @@ impl Way {
     }
 
     fn loss(&self) -> f64 {
-        self.resent / self.segments.max(1.0)
+        self.lost / self.segments.max(1.0)
     }
 }
 
@@ -58,8 +63,9 @@ fn ways(facts: &Facts) -> Ways {
             let way = Way {
                 silent_s,
                 heard_s: link_now["heard_s"].as_f64(),
+                since_heard: link_now["segments_since_heard"].as_f64(),
                 segments: tcp("segments").unwrap_or(0.0),
-                resent: tcp("resent").unwrap_or(0.0),
+                lost: (tcp("resent").unwrap_or(0.0) - tcp("duplicates").unwrap_or(0.0)).max(0.0),
             };
             ways.insert((*from, to), way);
         }
@@ -91,8 +97,7 @@ pub(super) fn check(facts: &Facts, report: &mut Report) {
 }
 
 fn symptoms(osds: &[OsdId]) -> Vec<Symptom> {
-    let more = ["SLOW_OPS", "PG_AVAILABILITY", "PG_DEGRADED"].map(|name| Symptom::new("health", &[name]));
-    osds.iter().flat_map(|osd| symptoms_of(*osd)).chain(more).collect()
+    osds.iter().flat_map(|osd| symptoms_of(*osd)).chain(unavailable()).collect()
 }
 
 /// OSDs that are up and answer neither us nor any other OSD.
@@ -164,15 +169,19 @@ fn lonely(
 fn cut_between(ways: &Ways, a: OsdId, b: OsdId) -> Finding {
     let blank = Way::default();
     let (there, back) = (ways.get(&(a, b)).unwrap_or(&blank), ways.get(&(b, a)).unwrap_or(&blank));
-    let heard =
-        |heard_s: Option<f64>| heard_s.map_or_else(|| "never".to_owned(), |ago| format!("{ago:.0} s ago"));
-    // What the other end heard last: the direction that failed first is that of the one that was heard longer ago.
-    let (a_heard_s, b_heard_s) = (there.heard_s.unwrap_or(f64::MAX), back.heard_s.unwrap_or(f64::MAX));
+    let heard = |way: &Way| {
+        let ago = way.heard_s.map_or_else(|| "never".to_owned(), |ago| format!("{ago:.0} s ago"));
+        let since = way.since_heard.map(|segments| format!(" and {segments:.0} segments since"));
+        ago + &since.unwrap_or_default()
+    };
+    // Where both wait, TCP sends unanswered pings again: in the direction that works they still come.
+    let still_comes = |way: &Way| way.since_heard.is_some_and(|segments| segments >= STILL_COMES_MIN);
+    let comes_no_more = |way: &Way| way.since_heard.is_some_and(|segments| segments <= STILL_COMES_MAX);
     let one_way = match (there.is_dead(), back.is_dead()) {
         (true, false) => Some((a, b)),
         (false, true) => Some((b, a)),
-        _ if b_heard_s - a_heard_s >= HEARD_FIRST_S => Some((a, b)),
-        _ if a_heard_s - b_heard_s >= HEARD_FIRST_S => Some((b, a)),
+        _ if still_comes(there) && comes_no_more(back) => Some((a, b)),
+        _ if still_comes(back) && comes_no_more(there) => Some((b, a)),
         _ => None,
     };
     let subject = one_way.map_or_else(
@@ -195,8 +204,8 @@ fn cut_between(ways: &Ways, a: OsdId, b: OsdId) -> Finding {
             "{}, {}; a ping of osd.{a} came to osd.{b} {}, one of osd.{b} to osd.{a} {}; others answer both: neither of the two OSDs",
             answered(a, b, there),
             answered(b, a, back),
-            heard(back.heard_s),
-            heard(there.heard_s),
+            heard(back),
+            heard(there),
         ),
         cost: "writes to PGs that both have stand still, and monitors mark nobody down for it".to_owned(),
         advice: "look at firewalls, routes and switches between the two machines; a rule that lets connections in at one end only does this".to_owned(),
@@ -219,7 +228,7 @@ fn losses(ways: &Ways, report: &mut Report) {
         );
     }
     report.judged("lossy-link");
-    let is_lossy = |way: &Way| way.resent >= RESENT_MIN && way.loss() >= LOSS_SHARE;
+    let is_lossy = |way: &Way| way.lost >= LOST_MIN && way.loss() >= LOSS_SHARE;
     let lossy: Vec<(OsdId, OsdId)> =
         measured.iter().filter(|(_, way)| is_lossy(way)).map(|(ends, _)| *ends).collect();
     // All that one end sends, or gets, is lost: that end. What both ways between two lose is one way's.
@@ -253,7 +262,11 @@ fn losses(ways: &Ways, report: &mut Report) {
         let worst = of.iter().map(Way::loss).fold(0.0, f64::max);
         // With all as bad, and with nothing beside it, it is not this way.
         if elsewhere.is_some_and(|elsewhere| worst >= elsewhere * LOSS_TIMES) {
-            let subject = format!("the way between osd.{a} and osd.{b} loses what is sent");
+            let subject = if lossy.contains(&(*b, *a)) {
+                format!("the way between osd.{a} and osd.{b} loses what is sent")
+            } else {
+                format!("the way from osd.{a} to osd.{b} loses what is sent")
+            };
             report.findings.push(loss_of(&[*a, *b], subject, of.into_iter(), elsewhere));
         }
     }
@@ -267,7 +280,7 @@ fn loss_of(
 ) -> Finding {
     let sum = of.fold(Way::default(), |sum, way| Way {
         segments: sum.segments + way.segments,
-        resent: sum.resent + way.resent,
+        lost: sum.lost + way.lost,
         ..sum
     });
     let beside = elsewhere.map_or_else(
@@ -280,8 +293,8 @@ fn loss_of(
         weight: sum.loss() / LOSS_SHARE,
         subject,
         measured: format!(
-            "{:.0} of {:.0} segments were sent again ({:.2} %, TCP); {beside}",
-            sum.resent,
+            "{:.0} of {:.0} segments were lost on the way and sent again ({:.2} %, TCP); {beside}",
+            sum.lost,
             sum.segments,
             sum.loss() * 100.0
         ),

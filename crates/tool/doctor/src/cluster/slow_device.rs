@@ -26,8 +26,10 @@ const MORE_TO_DO_TIMES: f64 = 3.0;
 /// A thread that is on a processor for more of the time has none left.
 const BUSY_SHARE: f64 = 0.9;
 /// An OSD that answers pings so many times later than others, and so much, does not get to run.
-const PING_TIMES: f64 = 5.0;
+const PING_TIMES: f64 = 3.0;
 const PING_EXCESS_MS: f64 = 4.0;
+/// The one of its pingers that waits least waits so many times longer, too: it is no way to it.
+const PING_TIMES_LEAST: f64 = 2.0;
 /// And it is that, and not its device, where pings take at least so much of what requests take longer.
 const PING_TO_DEVICE: f64 = 0.25;
 
@@ -104,8 +106,9 @@ fn others_ping_ms(all: &BTreeMap<OsdId, Watched>, osd: OsdId) -> Option<f64> {
 /// An OSD that does not get to run: whoever pings it waits, over every way. `None` where nobody can say.
 fn is_stalled(all: &BTreeMap<OsdId, Watched>, osd: OsdId) -> Option<bool> {
     let (own, others_ms) = (all.get(&osd)?, others_ping_ms(all, osd)?);
-    let least_ms = own.ping_ms_min.filter(|_| own.pingers >= PEERS_MIN)?;
-    Some(least_ms >= others_ms * PING_TIMES && least_ms - others_ms >= PING_EXCESS_MS)
+    let (own_ms, least_ms) = own.ping_ms.zip(own.ping_ms_min.filter(|_| own.pingers >= PEERS_MIN))?;
+    let is_later = own_ms >= others_ms * PING_TIMES && own_ms - others_ms >= PING_EXCESS_MS;
+    Some(is_later && least_ms >= others_ms * PING_TIMES_LEAST)
 }
 
 fn is_busy(watched: &Watched) -> bool {
@@ -123,6 +126,11 @@ pub(super) fn symptoms_of(osd: OsdId) -> Vec<Symptom> {
     let named = ["OSD_SLOW_DEVICE", "OSD_SLOW_PING_TIME_BACK", "OSD_SLOW_PING_TIME_FRONT"]
         .map(|warning| Symptom::new("health", &[warning, &name]));
     checks.into_iter().chain(named).chain([Symptom::new("health", &["SLOW_OPS"])]).collect()
+}
+
+/// What monitors say of PGs of which an OSD does not take part as it should.
+pub(super) fn unavailable() -> [Symptom; 2] {
+    ["PG_AVAILABILITY", "PG_DEGRADED"].map(|name| Symptom::new("health", &[name]))
 }
 
 pub(super) fn check(facts: &Facts, all: &BTreeMap<OsdId, Watched>, report: &mut Report) {
@@ -150,8 +158,8 @@ pub(super) fn check(facts: &Facts, all: &BTreeMap<OsdId, Watched>, report: &mut 
             report.findings.push(uneven(*osd, watched, found));
         } else if is_busy(watched) {
             report.findings.push(busy(*osd, watched, found));
-        } else if ping_excess_ms(all, *osd)
-            .is_none_or(|excess_ms| excess_ms < found.excess_ms * PING_TO_DEVICE)
+        } else if is_stalled(all, *osd) != Some(true)
+            && ping_excess_ms(all, *osd).is_none_or(|excess_ms| excess_ms < found.excess_ms * PING_TO_DEVICE)
         {
             report.findings.push(device(facts, all, &slow, *osd, found));
         }
@@ -301,7 +309,7 @@ fn stalls(facts: &Facts, all: &BTreeMap<OsdId, Watched>, report: &mut Report) {
             cost: "whoever needs a copy there waits until it goes on".to_owned(),
             advice: format!("look on {} who takes processors and memory (`nacre doctor`: pressure), whether the process is stopped or traced, and for limits of its control group", watched.host),
             about: vec![format!("osd.{osd}")],
-            explains: symptoms_of(*osd),
+            explains: symptoms_of(*osd).into_iter().chain(unavailable()).collect(),
             ..Finding::default()
         });
     }

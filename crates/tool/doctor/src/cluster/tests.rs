@@ -53,8 +53,8 @@ fn look(times: u64) -> Look {
         "device-free": { "free_bytes": 600 << 20, "free_long_bytes": 500 << 20, "free_runs": 900 },
     });
     let way = |osd: OsdId| {
-        json!({ "osd": osd, "pings": { "avgcount": 10 * times, "sum": 0.002 * times as f64, "silent_s": 0.0 }, "heard_s": 0.4,
-                "tcp": { "connections": 3, "segments": 20_000 * times, "resent": times, "round_trip_us_max": 80 } })
+        json!({ "osd": osd, "pings": { "avgcount": 10 * times, "sum": 0.002 * times as f64, "silent_s": 0.0 }, "heard_s": 0.4, "segments_since_heard": 1,
+                "tcp": { "connections": 3, "segments": 20_000 * times, "resent": times, "duplicates": 0, "round_trip_us_max": 80 } })
     };
     Look {
         perf: each(&|_| perf.clone()),
@@ -158,7 +158,7 @@ fn slow_pings_name_an_end_only_where_all_have_it() {
     let finding = only(&facts);
     assert_eq!(finding.subject, "all 3 slow ways between OSDs begin or end at osd.5");
     assert!(finding.measured.contains("from osd.2 to osd.5 (back) took 402.0 ms"), "{}", finding.measured);
-    facts.pings.insert(2, Ok(json!({ "entries": [entry(4, 400.0)] })));
+    facts.pings.insert(2, Ok(json!({ "threshold": 350, "entries": [entry(4, 400.0), entry(5, 3.0)] })));
     assert_eq!(only(&facts).subject, "3 ways between OSDs are slow");
 }
 

@@ -25,7 +25,17 @@ pub(crate) struct Clients {
 struct Process {
     comm: String,
     connections: usize,
-    threads: BTreeMap<u32, (String, Duration)>,
+    threads: BTreeMap<u32, Thread>,
+}
+
+/// Since its start.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Thread {
+    name: String,
+    /// On a processor.
+    on: Duration,
+    /// Waiting for one that others had.
+    waited: Duration,
 }
 
 /// A client process between two moments.
@@ -35,13 +45,16 @@ pub(crate) struct ClientProcess {
     pub(crate) comm: String,
     /// With OSDs.
     pub(crate) connections: usize,
-    /// The name of its busiest thread, and the share of the time that this was on a processor.
-    pub(crate) busiest: (String, f64),
+    /// The name of the thread that had most to do.
+    pub(crate) thread: String,
+    /// The share of the time that it was on a processor, and in which it wanted to be.
+    pub(crate) on: f64,
+    pub(crate) wanted: f64,
 }
 
 impl Clients {
     /// Those that are connected with one of these now. What we may not read of others' processes is left out.
-    pub(crate) fn find(host: &Host, osds: &BTreeSet<SocketAddr>, ticks_per_s: u64) -> Self {
+    pub(crate) fn find(host: &Host, osds: &BTreeSet<SocketAddr>) -> Self {
         let sockets: BTreeSet<u64> = ["proc/net/tcp", "proc/net/tcp6"]
             .iter()
             .flat_map(|file| sockets_to(&host.text(file).unwrap_or_default(), osds))
@@ -57,8 +70,7 @@ impl Clients {
             }
             let connections = connections(host, pid, &sockets);
             if connections > 0 {
-                processes
-                    .insert(pid, Process { comm, connections, threads: threads(host, pid, ticks_per_s) });
+                processes.insert(pid, Process { comm, connections, threads: threads(host, pid) });
             }
         }
         Self { processes }
@@ -68,20 +80,20 @@ impl Clients {
     pub(crate) fn since(&self, earlier: &Self, seconds: f64) -> Vec<ClientProcess> {
         let one = |(pid, process): (&u32, &Process)| {
             let before = earlier.processes.get(pid)?;
-            let used = process.threads.iter().filter_map(|(thread, (name, used))| {
-                let used = used.saturating_sub(before.threads.get(thread)?.1).as_secs_f64();
-                Some((name.clone(), used / seconds.max(f64::MIN_POSITIVE)))
+            let share = |after: Duration, before: Duration| {
+                after.saturating_sub(before).as_secs_f64() / seconds.max(f64::MIN_POSITIVE)
+            };
+            let used = process.threads.iter().filter_map(|(id, after)| {
+                let before = before.threads.get(id)?;
+                let on = share(after.on, before.on);
+                Some((after.name.clone(), on, on + share(after.waited, before.waited)))
             });
-            let busiest = used.max_by(|a, b| a.1.total_cmp(&b.1))?;
-            Some(ClientProcess {
-                pid: *pid,
-                comm: process.comm.clone(),
-                connections: process.connections,
-                busiest,
-            })
+            let (thread, on, wanted) = used.max_by(|a, b| a.2.total_cmp(&b.2))?;
+            let (comm, connections) = (process.comm.clone(), process.connections);
+            Some(ClientProcess { pid: *pid, comm, connections, thread, on, wanted })
         };
         let mut all: Vec<ClientProcess> = self.processes.iter().filter_map(one).collect();
-        all.sort_by(|a, b| b.busiest.1.total_cmp(&a.busiest.1));
+        all.sort_by(|a, b| b.wanted.total_cmp(&a.wanted));
         all
     }
 }
@@ -129,26 +141,17 @@ fn connections(host: &Host, pid: u32, sockets: &BTreeSet<u64>) -> usize {
     files.filter_map(|file| std::fs::read_link(file.path()).ok()).filter_map(is_one).count()
 }
 
-fn threads(host: &Host, pid: u32, ticks_per_s: u64) -> BTreeMap<u32, (String, Duration)> {
+/// By `schedstat`: how long each thread was on a processor, and how long it waited for one.
+fn threads(host: &Host, pid: u32) -> BTreeMap<u32, Thread> {
     let threads = host.names(format!("proc/{pid}/task")).into_iter().filter_map(|name| name.parse().ok());
     let one = |thread: u32| {
-        let stat = host.text(format!("proc/{pid}/task/{thread}/stat"))?;
-        // The name is in parentheses, and may have any in it.
-        let (head, rest) = stat.rsplit_once(')')?;
-        let name = head.split_once('(')?.1.to_owned();
-        let mut fields = rest.split_whitespace().skip(11);
-        let ticks = fields.next()?.parse::<u64>().ok()? + fields.next()?.parse::<u64>().ok()?;
-        Some((thread, (name, Duration::from_secs_f64(ticks as f64 / ticks_per_s.max(1) as f64))))
+        let folder = format!("proc/{pid}/task/{thread}");
+        let stat = host.text(format!("{folder}/schedstat"))?;
+        let mut ns = stat.split_whitespace().map(|ns| ns.parse().ok().map(Duration::from_nanos));
+        let (on, waited) = (ns.next()??, ns.next()??);
+        Some((thread, Thread { name: host.text(format!("{folder}/comm")).unwrap_or_default(), on, waited }))
     };
     threads.filter_map(one).collect()
-}
-
-/// The unit of processor time below `/proc`.
-#[allow(unsafe_code, reason = "sysconf takes a number and gives one")]
-pub(crate) fn ticks_per_s() -> u64 {
-    // SAFETY: sysconf(3) takes no pointers.
-    let ticks = unsafe { libc::sysconf(libc::_SC_CLK_TCK) };
-    u64::try_from(ticks).unwrap_or(100)
 }
 
 #[cfg(test)]
@@ -193,19 +196,26 @@ mod tests {
             std::os::unix::fs::symlink(format!("socket:[{inode}]"), at(&format!("proc/{pid}/fd/5")))
                 .expect("a link");
         }
-        let stat = |thread: u32, user: u64| {
-            let text = format!("{thread} (a) b) S 1 1 1 0 -1 0 0 0 0 0 {user} 20 0 0 20 0 1 0 9");
-            write(&format!("proc/20/task/{thread}/stat"), &text);
+        let stat = |thread: u32, on_ms: u64, waited_ms: u64| {
+            write(&format!("proc/20/task/{thread}/comm"), &format!("thread{thread}\n"));
+            write(
+                &format!("proc/20/task/{thread}/schedstat"),
+                &format!("{} {} 7\n", on_ms * 1_000_000, waited_ms * 1_000_000),
+            );
         };
-        let look = || Clients::find(&Host::new(root.path()), &osds(), 100);
-        stat(20, 100);
-        stat(21, 100);
+        let look = || Clients::find(&Host::new(root.path()), &osds());
+        stat(20, 1000, 500);
+        stat(21, 1000, 500);
         let before = look();
-        stat(20, 110);
-        stat(21, 295);
+        stat(20, 1100, 500);
+        stat(21, 2400, 1050);
         let found = look().since(&before, 2.0);
         assert_eq!(found.len(), 1, "a daemon is no client, nor is who talks to nobody: {found:?}");
-        assert_eq!((found[0].pid, found[0].comm.as_str(), found[0].connections), (20, "python3", 1));
-        assert!((found[0].busiest.1 - 0.975).abs() < 1e-9 && found[0].busiest.0 == "a) b", "{found:?}");
+        let found = &found[0];
+        assert_eq!(
+            (found.pid, found.comm.as_str(), found.connections, found.thread.as_str()),
+            (20, "python3", 1, "thread21")
+        );
+        assert!((found.on - 0.7).abs() < 1e-9 && (found.wanted - 0.975).abs() < 1e-9, "{found:?}");
     }
 }

@@ -12,7 +12,7 @@ mod tests;
 use crate::cluster::pgs_in;
 use crate::cluster::session::{Answer, ClusterArgs, Session};
 use crate::host::Host;
-use crate::host::clients::{Clients, ticks_per_s};
+use crate::host::clients::Clients;
 use account::Account;
 use anyhow::{Result, bail};
 use clap::Args;
@@ -57,7 +57,7 @@ pub fn run(options: &WhySlowOptions) -> Result<ExitCode> {
     let addrs = osd_addrs(&session.ask("osd dump", &[]));
     let settings = settings::in_the_way(&session.ask("config dump", &[]));
     let host = Host::new(Path::new("/"));
-    let local = || Clients::find(&host, &addrs, ticks_per_s());
+    let local = || Clients::find(&host, &addrs);
     let mut samples = Samples::default();
     let window_s = f64::from(options.seconds);
     let clients = local();

@@ -254,7 +254,9 @@ fn idle_osds_make_it_the_clients_and_a_busy_thread_there_says_which() {
         pid: 7,
         comm: "app".to_owned(),
         connections: 3,
-        busiest: ("app".to_owned(), share),
+        thread: "app".to_owned(),
+        on: share / 2.0,
+        wanted: share,
     };
     let beside = |share: f64| Beside {
         processes: vec![process(share)],
@@ -267,7 +269,7 @@ fn idle_osds_make_it_the_clients_and_a_busy_thread_there_says_which() {
         ("client-cpu", "the client itself is what is slow: app (process 7)")
     );
     assert!(
-        busy.measured.contains("on a processor for 97 % of the time")
+        busy.measured.contains("on a processor for 48 % of the time and wanted to be for 97 %")
             && busy.measured.ends_with("set: client rbd_cache = false"),
         "{busy:?}"
     );

@@ -220,15 +220,16 @@ fn clients(account: &Account, beside: &Beside) -> Option<Verdict> {
         format!("; set: {}", beside.settings.join(", "))
     };
     let more = "more at a time (threads, iodepth, aio), a larger block size, or more clients";
-    let busy = beside.processes.first().filter(|process| process.busiest.1 >= BUSY_SHARE);
+    let busy = beside.processes.first().filter(|process| process.wanted >= BUSY_SHARE);
     Some(match busy {
         Some(process) => Verdict {
             cause: "client-cpu",
             subject: format!("the client itself is what is slow: {} (process {})", process.comm, process.pid),
             measured: format!(
-                "its thread {} was on a processor for {} of the time, and has none left; {measured}{settings}",
-                process.busiest.0,
-                percent(process.busiest.1)
+                "its thread {} was on a processor for {} of the time and wanted to be for {}: it has none left; {measured}{settings}",
+                process.thread,
+                percent(process.on),
+                percent(process.wanted)
             ),
             advice: format!("spread its work over threads; with librbd: rbd_op_threads, librados_thread_count, several images; {more}"),
             share: idle,
@@ -239,7 +240,7 @@ fn clients(account: &Account, beside: &Beside) -> Option<Verdict> {
             measured: format!(
                 "{measured}; {}{settings}",
                 match beside.processes.first() {
-                    Some(process) => format!("the busiest of them on this machine, {} (process {}), is on a processor for {}: it asks too little at a time", process.comm, process.pid, percent(process.busiest.1)),
+                    Some(process) => format!("the busiest of them on this machine, {} (process {}), wants a processor for {} of the time: it asks too little at a time", process.comm, process.pid, percent(process.wanted)),
                     None => "none of them runs on this machine: run this where they do to tell them from the network".to_owned(),
                 }
             ),
