@@ -113,6 +113,12 @@ pub struct LatencyHistogram {
     counts: [u32; LATENCY_BUCKETS],
 }
 
+impl From<[u32; LATENCY_BUCKETS]> for LatencyHistogram {
+    fn from(counts: [u32; LATENCY_BUCKETS]) -> Self {
+        Self { counts }
+    }
+}
+
 impl LatencyHistogram {
     /// Counts a request that took `ns` nanoseconds.
     #[inline]

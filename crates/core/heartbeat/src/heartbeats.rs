@@ -94,6 +94,8 @@ struct Watched {
     reported: Option<Report>,
     back: RoundTrips,
     front: RoundTrips,
+    /// Answers over both, and how long they took.
+    answers: (u64, Duration),
 }
 
 /// How long pings of a peer took.
@@ -105,6 +107,17 @@ pub struct PeerRoundTrips {
     pub back: PingWindow,
     /// Over the public network.
     pub front: PingWindow,
+}
+
+/// How a peer answers pings, both networks together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct PeerAnswers {
+    /// Answers since it is pinged.
+    pub count: u64,
+    /// How long they took, all together.
+    pub spent: Duration,
+    /// Since when pings wait for an answer over one of the networks.
+    pub silent_for: Duration,
 }
 
 #[derive(Debug, Default, Clone, Copy)]
@@ -152,6 +165,7 @@ impl Watched {
         };
         if !std::mem::replace(answered, true) {
             trips.note(now, now.since(sent), minute);
+            self.answers = (self.answers.0 + 1, self.answers.1.saturating_add(now.since(sent)));
         }
         if answers.back && answers.front {
             // What was sent before got lost or is on its way; the peer lives either way.
@@ -186,6 +200,14 @@ impl Heartbeats {
             let (back, updated) = peer.back.window()?;
             let front = peer.front.window().map(|(window, _)| window).unwrap_or_default();
             Some((*osd, PeerRoundTrips { updated, back, front }))
+        })
+    }
+
+    /// How the peers answer.
+    pub fn answers(&self, now: Stamp) -> impl Iterator<Item = (OsdId, PeerAnswers)> + '_ {
+        self.peers.iter().map(move |(osd, peer)| {
+            let (count, spent) = peer.answers;
+            (*osd, PeerAnswers { count, spent, silent_for: peer.silent_for(now) })
         })
     }
 

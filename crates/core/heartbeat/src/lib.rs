@@ -21,6 +21,6 @@ mod round_trips;
 #[cfg(test)]
 mod tests;
 
-pub use heartbeats::{Effect, Event, Heartbeats, PeerRoundTrips, Settings, Side};
+pub use heartbeats::{Effect, Event, Heartbeats, PeerAnswers, PeerRoundTrips, Settings, Side};
 pub use leases::Leases;
 pub use peers::choose_peers;

@@ -5,6 +5,7 @@ use crate::command_reply::Failure;
 use crate::config::OsdConfig;
 use crate::control::OsdControl;
 use crate::device;
+use crate::link_report;
 use crate::lost;
 use crate::osd_network;
 use crate::perf_counters;
@@ -50,6 +51,10 @@ const COMMANDS: &[(&str, &str)] = &[
         "dump_osd_network value:CephInt?",
         "show how long pings of other OSDs took that are slow: VALUE ms or more",
     ),
+    (
+        "dump_links",
+        "show how each other OSD answers our pings, and what TCP tells of the connections with it",
+    ),
     ("dump_historic_ops", "show the slowest messages of late, stage by stage"),
     ("bench count:CephInt? size:CephInt?", "write COUNT bytes to the store in blocks of SIZE and measure"),
     ("query pgid:CephPgid?", "show the state of a placement group"),
@@ -93,7 +98,7 @@ pub(crate) struct CommandView<'a> {
 
 impl CommandView<'_> {
     fn ping_times(&self) -> BTreeMap<OsdId, PingTimes> {
-        self.control.map(|control| control.ping_times(self.times)).unwrap_or_default()
+        self.control.map(|control| control.heartbeats().ping_times(self.times)).unwrap_or_default()
     }
 }
 
@@ -203,6 +208,7 @@ fn run(view: &CommandView<'_>, args: &Map<String, Value>) -> Result<CommandOutco
             )?;
             osd_network::dump(view.config.id, &view.ping_times(), threshold, (view.options, view.times.1))
         }
+        "dump_links" => dump_links(view),
         "dump_historic_ops" => view.pg_driver.tracker.dump_history(view.times),
         "bench" => {
             let (count, size) = (number(args, "count"), number(args, "size"));
@@ -224,6 +230,13 @@ fn run(view: &CommandView<'_>, args: &Map<String, Value>) -> Result<CommandOutco
 fn refused_crash(options: &Values) -> Failure {
     assert!(!options.flag("debug_asok_assert_abort"), "somebody has asked for it with 'assert'");
     (Errno::EPERM, "this ends the daemon, and is for tests: set debug_asok_assert_abort first".to_owned())
+}
+
+fn dump_links(view: &CommandView<'_>) -> Value {
+    let Some((control, peers)) = view.control.zip(view.net.peers.as_ref()) else {
+        return json!({ "links": [] });
+    };
+    link_report::dump(control.heartbeats(), peers, &view.net.messenger, view.times.0)
 }
 
 /// What an operator finds elsewhere.

@@ -10,6 +10,7 @@ use nacre_msg::stats::SlowOps;
 use nacre_msg::{SLOW_REQUESTS_COUNT_MAX, SlowRequest};
 use nacre_pg::OpInFlight;
 use nacre_service::IntakeReport;
+use nacre_store::StoreCounters;
 use nacre_types::{Stamp, UTime};
 use std::time::Duration;
 
@@ -139,8 +140,14 @@ pub(crate) fn perf_dump(pg_driver: &PgDriver, net: &ShardNet, cpu: CpuTimes) -> 
     let stages = pg_driver.tracker.dump(&mut osd);
     let [messages, bytes] = net.sessions.dump_throttles();
     let memory = pg_driver.store.memory();
+    let StoreCounters { device, free, .. } = pg_driver.store.counters();
     serde_json::json!({
-        "device": device::dump(&pg_driver.store.counters().device),
+        "device": device::dump(&device),
+        "device-free": {
+            "free_bytes": free.bytes,
+            "free_long_bytes": free.long_bytes,
+            "free_runs": free.runs,
+        },
         "osd": osd,
         "osd-memory": {
             "store_data_bytes": memory.data_bytes,

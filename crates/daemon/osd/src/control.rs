@@ -31,7 +31,6 @@ use nacre_denc::Decode;
 use nacre_maps::{MgrMap, OsdMap};
 use nacre_monc::Config as MoncConfig;
 use nacre_msg::peer::PeerVersions;
-use nacre_msg::stats::PingTimes;
 use nacre_msg::{
     Log, LogPriority, MarkMeDead, Message, OsdAlive, OsdFailure, OsdPgCreated, OsdPgTemp, RawMessage,
     failure_flag,
@@ -44,8 +43,7 @@ use nacre_osd_core::{
 };
 use nacre_pg::Tuning;
 use nacre_service::{ConnId, Messenger};
-use nacre_types::{OsdId, Stamp, UTime};
-use std::collections::BTreeMap;
+use nacre_types::{OsdId, Stamp};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -307,9 +305,9 @@ impl OsdControl {
         self.heartbeats.pinged(conn, from, raw, cx.maps, &mut cx.net);
     }
 
-    /// How long pings of other OSDs took.
-    pub(crate) fn ping_times(&self, times: (Stamp, UTime)) -> BTreeMap<OsdId, PingTimes> {
-        self.heartbeats.ping_times(times)
+    /// Pings to and of other OSDs.
+    pub(crate) fn heartbeats(&self) -> &HeartbeatDriver {
+        &self.heartbeats
     }
 
     /// Whether a connection came in for heartbeats.

@@ -3,7 +3,7 @@
 use crate::control_event::ControlEvent;
 use crate::links::{Link, NetCx, WAITING_MAX};
 use crate::osd_addrs::OsdAddrs;
-use nacre_heartbeat::{Effect, Event, Heartbeats, Leases, PeerRoundTrips, Settings, Side};
+use nacre_heartbeat::{Effect, Event, Heartbeats, Leases, PeerAnswers, PeerRoundTrips, Settings, Side};
 use nacre_maps::OsdMap;
 use nacre_msg::stats::PingTimes;
 use nacre_msg::{Message, OsdPing, RawMessage, ping_op};
@@ -27,7 +27,18 @@ pub(crate) struct HeartbeatDriver {
     machine: Heartbeats,
     pub(crate) leases: Leases,
     links: BTreeMap<(OsdId, Side), Link>,
+    /// When a ping of each came last, whether we ping it or not; of OSDs that the map has up.
+    heard: BTreeMap<OsdId, Heard>,
     effects: Vec<Effect>,
+}
+
+/// The last ping of a peer.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Heard {
+    pub(crate) at: Stamp,
+    /// On which connection it came, and the segments that had come there by then.
+    pub(crate) conn: ConnId,
+    pub(crate) segments: u64,
 }
 
 /// What the monitor is to hear of a peer.
@@ -75,7 +86,16 @@ impl HeartbeatDriver {
     /// Of `osd` in the cluster `fsid`, with nobody to ping yet.
     pub(crate) fn new((osd, fsid, plane): (OsdId, Uuid, ControlPlane), options: &Values, now: Stamp) -> Self {
         let (machine, leases) = (Heartbeats::new(settings(options), now), Leases::new(lease(options), now));
-        Self { osd, fsid, plane, machine, leases, links: BTreeMap::new(), effects: Vec::new() }
+        Self {
+            osd,
+            fsid,
+            plane,
+            machine,
+            leases,
+            links: BTreeMap::new(),
+            heard: BTreeMap::new(),
+            effects: Vec::new(),
+        }
     }
 
     fn signature(&self, map: &OsdMap, wall: UTime) -> Signature {
@@ -103,6 +123,21 @@ impl HeartbeatDriver {
         self.machine.round_trips().map(times).collect()
     }
 
+    /// How the OSDs that we ping answer.
+    pub(crate) fn answers(&self, now: Stamp) -> impl Iterator<Item = (OsdId, PeerAnswers)> {
+        self.machine.answers(now)
+    }
+
+    /// The last ping of that OSD; `None` where none came since the map has it up.
+    pub(crate) fn heard(&self, osd: OsdId) -> Option<&Heard> {
+        self.heard.get(&osd)
+    }
+
+    /// The connections for pings that we dialled.
+    pub(crate) fn conns(&self) -> impl Iterator<Item = (OsdId, ConnId)> {
+        self.links.iter().filter_map(|((osd, _), link)| Some((*osd, link.conn()?)))
+    }
+
     /// Enough of the peers answer, so that it is not this OSD that is cut off.
     pub(crate) fn is_healthy(&self, now: Stamp) -> bool {
         self.machine.is_healthy(now)
@@ -124,6 +159,7 @@ impl HeartbeatDriver {
         net: &mut NetCx<'_>,
     ) {
         let targets = heartbeat_targets(map, self.osd, sharers, count_min);
+        self.heard.retain(|osd, _| map.is_up(*osd));
         let mut wanted: BTreeMap<(OsdId, Side), AddrVec> = BTreeMap::new();
         for target in &targets {
             let Some((back, front)) = target.addrs else { continue };
@@ -214,7 +250,7 @@ impl HeartbeatDriver {
         match Message::decode(raw) {
             Ok(Message::OsdPing(ping)) => {
                 if ping.fsid == self.fsid {
-                    self.heard(conn, &ping, map, now);
+                    self.answered(conn, &ping, map, now);
                 }
                 events.push(ControlEvent::Leases(Arc::new(self.leases.clone())));
             }
@@ -225,7 +261,7 @@ impl HeartbeatDriver {
         }
     }
 
-    fn heard(&mut self, conn: ConnId, ping: &OsdPing, map: &OsdMap, now: Stamp) {
+    fn answered(&mut self, conn: ConnId, ping: &OsdPing, map: &OsdMap, now: Stamp) {
         let Some((osd, side)) = self.key_of(conn) else { return };
         match ping.op {
             ping_op::PING_REPLY => {
@@ -259,6 +295,10 @@ impl HeartbeatDriver {
             Err(error) => return tracing::error!(from, %error, "a peer's heartbeat does not decode"),
         };
         let (map, theirs) = (maps.newest(), ping.map_epoch);
+        if map.is_up(from) {
+            let segments = net.messenger.tcp_counts(conn).map_or(0, |counts| counts.received);
+            self.heard.insert(from, Heard { at: net.now, conn, segments });
+        }
         let signature = self.signature(map, net.wall);
         let notice = ping_notice(map, from, theirs, self.plane);
         let promised = notice.promise.then(|| self.leases.promise(from, net.now));

@@ -57,6 +57,7 @@ mod heartbeat_driver;
 mod idle_trim;
 mod image_stats;
 mod lent_parts;
+mod link_report;
 mod links;
 mod load_pgs;
 mod lost;

@@ -49,6 +49,11 @@ impl PeerLinks {
         std::mem::take(&mut self.links).into_values().for_each(|link| link.end(messenger));
     }
 
+    /// The connections there are, and to whom.
+    pub(crate) fn conns(&self) -> impl Iterator<Item = (OsdId, ConnId)> {
+        self.links.iter().filter_map(|(osd, link)| Some((*osd, link.conn()?)))
+    }
+
     /// When one is to be dialled.
     pub(crate) fn next_deadline(&self) -> Option<Stamp> {
         self.links.values().filter_map(Link::next_deadline).min()

@@ -72,6 +72,7 @@ impl PerfSums {
                 object_misses: self.store.object_misses + other.store.object_misses,
                 log_bytes: self.store.log_bytes + other.store.log_bytes,
                 device: std::array::from_fn(|work| self.store.device[work].plus(&other.store.device[work])),
+                free: self.store.free.plus(other.store.free),
             },
         }
     }
@@ -334,6 +335,7 @@ mod tests {
     use super::*;
     use crate::stage_sums::STAGES;
     use nacre_denc::Reader;
+    use nacre_store::FreeSpace;
     use nacre_types::device_latency::LATENCY_BUCKETS;
 
     const SUMS: PerfSums = PerfSums {
@@ -361,6 +363,7 @@ mod tests {
             object_misses: 2,
             log_bytes: 4096,
             device: [DeviceTotals { count: 3, spent_ns: 900, counts: [0; LATENCY_BUCKETS] }; 4],
+            free: FreeSpace::default(),
         },
     };
 

@@ -16,7 +16,7 @@ use half_open::HalfOpen;
 pub use incoming::{ConnId, Incoming};
 use intake::{FREE_FRAME_BYTES, Intake};
 pub use intake::{IntakeLimits, IntakeReport};
-use nacre_env::{ListenerId, Net, NetEvent, SocketId};
+use nacre_env::{ListenerId, Net, NetEvent, SocketId, TcpCounts};
 use nacre_msgr::{Config, Connection, Event, Fault, Opening, RawMessage, Session, SessionAnswer, Target};
 use nacre_types::{AddrVec, AuthName, EntityKind, Entropy, Stamp, UTime};
 use slab::Slab;
@@ -245,6 +245,13 @@ impl Messenger {
     pub fn peer_kind(&self, id: ConnId) -> EntityKind {
         let conn = self.conns.get(id.slot()).filter(|conn| conn.id == id);
         conn.map_or_else(EntityKind::default, |conn| conn.connection.peer_kind())
+    }
+
+    /// What TCP tells of a connection, if it is still there.
+    #[must_use]
+    pub fn tcp_counts(&self, id: ConnId) -> Option<TcpCounts> {
+        let conn = self.conns.get(id.slot()).filter(|conn| conn.id == id)?;
+        self.net.tcp_counts(conn.socket)
     }
 
     /// Bytes that wait to be sent on a connection.

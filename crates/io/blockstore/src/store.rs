@@ -19,8 +19,8 @@ use nacre_env::Clock;
 use nacre_env::disk::{Disk, DiskCompletion};
 use nacre_kv::KvCompletion;
 use nacre_store::{
-    Completion, MeasuredDevice, ObjectStore, StoreCounters, StoreError, StoreMemory, StoreState, StoreUsage,
-    SubmitHint,
+    Completion, FreeSpace, MeasuredDevice, ObjectStore, StoreCounters, StoreError, StoreMemory, StoreState,
+    StoreUsage, SubmitHint,
 };
 use nacre_txn::{FetchFrom, Op, StoreToken, Transaction};
 use nacre_types::{HObject, SpgId};
@@ -433,6 +433,12 @@ impl ObjectStore for BlockStore {
         let (hits, misses) = &self.table.looked_up;
         let log_bytes = u64::from(self.superblock.wal.count) * BLOCK as u64;
         let device = self.latencies.totals();
-        StoreCounters { object_hits: hits.get(), object_misses: misses.get(), log_bytes, device }
+        let (free, block) = (self.table.space.alloc.free(), BLOCK as u64);
+        let free = FreeSpace {
+            bytes: free.blocks() * block,
+            long_bytes: free.long_blocks() * block,
+            runs: free.pieces() as u64,
+        };
+        StoreCounters { object_hits: hits.get(), object_misses: misses.get(), log_bytes, device, free }
     }
 }

@@ -18,4 +18,4 @@ pub use disk::{Disk, DiskCompletion, DiskError, DiskTag, Durability};
 pub use entropy::SystemEntropy;
 pub use file::{File, FileRoom};
 pub use machine_load::MachineLoad;
-pub use net::{ListenerId, Net, NetEvent, SocketId, Wake};
+pub use net::{ListenerId, Net, NetEvent, SocketId, TcpCounts, Wake};

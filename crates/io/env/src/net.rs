@@ -38,6 +38,21 @@ pub enum NetEvent {
     Writable(SocketId),
 }
 
+/// What TCP tells of a stream, since it was connected.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct TcpCounts {
+    /// Segments sent, those included that were sent again.
+    pub segments: u64,
+    /// Segments sent again, because nothing told in time that they had arrived.
+    pub resent: u64,
+    /// Of those, the ones that had arrived before: nothing was lost, their acknowledgement was late (DSACK, RFC 2883).
+    pub duplicates: u64,
+    /// Segments that came, also those that had come before.
+    pub received: u64,
+    /// From a segment to its acknowledgement, smoothed.
+    pub round_trip: Duration,
+}
+
 /// Non-blocking stream sockets of one thread. Edge-triggered: after an event the caller works on the socket
 /// until the call says [`io::ErrorKind::WouldBlock`].
 pub trait Net {
@@ -65,6 +80,11 @@ pub trait Net {
     /// # Errors
     /// `WouldBlock` when nothing fits; anything else ends the stream.
     fn send(&mut self, socket: SocketId, slices: &[IoSlice<'_>]) -> io::Result<usize>;
+
+    /// What TCP tells of the stream; `None` where there is no such stream, or no TCP.
+    fn tcp_counts(&self, _socket: SocketId) -> Option<TcpCounts> {
+        None
+    }
 
     /// Closes the stream; unknown ones are ignored.
     fn close(&mut self, socket: SocketId);

@@ -87,6 +87,31 @@ pub struct StoreCounters {
     pub log_bytes: u64,
     /// Requests to its device, by [`DeviceWork`].
     pub device: [DeviceTotals; DeviceWork::ALL.len()],
+    /// Free space of its device, by how it lies.
+    pub free: FreeSpace,
+}
+
+/// Free space of a device: many short pieces make large writes many requests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct FreeSpace {
+    /// All of it.
+    pub bytes: u64,
+    /// What of it lies in pieces of 1 MiB or more.
+    pub long_bytes: u64,
+    /// Pieces.
+    pub runs: u64,
+}
+
+impl FreeSpace {
+    /// Of both.
+    #[must_use]
+    pub const fn plus(self, other: Self) -> Self {
+        Self {
+            bytes: self.bytes + other.bytes,
+            long_bytes: self.long_bytes + other.long_bytes,
+            runs: self.runs + other.runs,
+        }
+    }
 }
 
 /// Requests of one kind to a device, since the store was opened.

@@ -19,13 +19,16 @@ mod why_slow;
 pub use cluster::session::{Answer, ClusterArgs, Session};
 pub use why_slow::{WhySlowOptions, run as why_slow};
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use clap::Args;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 /// Something was found that clients feel.
 const FOUND: u8 = 3;
+/// Longer than anybody waits for an answer; `nacre why-slow` watches for longer.
+const SECONDS_MAX: u32 = 600;
 
 /// Options of `nacre doctor`.
 #[derive(Debug, Args)]
@@ -40,6 +43,9 @@ pub struct Options {
     /// Set what is safe to set and can be set back: governors and I/O schedulers, until the machine's next start.
     #[arg(long)]
     fix: bool,
+    /// Seconds between two looks at the counters of a cluster's OSDs, which say what is so now; 0: what they have counted is not compared.
+    #[arg(long, default_value_t = 5, requires = "conf")]
+    seconds: u32,
     #[command(flatten)]
     cluster: ClusterArgs,
 }
@@ -50,12 +56,18 @@ pub struct Options {
 /// # Errors
 /// When it cannot look at all.
 pub fn run(options: &Options) -> Result<ExitCode> {
+    if options.seconds > SECONDS_MAX {
+        bail!("--seconds is at most {SECONDS_MAX}");
+    }
+    let window = Duration::from_secs(options.seconds.into());
     let host = host::Host::new(&options.root);
     let mut report = report::Report::default();
     host::check(&host, &mut report);
     if let Some(conf) = &options.cluster.conf {
-        match Session::open(&options.cluster, conf) {
-            Ok(mut session) => cluster::check(&cluster::Facts::ask(&mut session), &mut report),
+        let facts = Session::open(&options.cluster, conf)
+            .and_then(|mut session| cluster::Facts::ask(&mut session, window));
+        match facts {
+            Ok(facts) => cluster::check(&facts, &mut report),
             Err(error) => {
                 report.unknown("cluster", format!("{error:#}"));
                 report.is_cluster_lost = true;

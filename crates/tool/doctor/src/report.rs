@@ -4,13 +4,14 @@ use serde_json::{Value, json};
 use std::path::PathBuf;
 
 /// What a finding does to clients, the worst first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub(crate) enum Rank {
     /// Data or service are in danger, or times are several times what they could be.
     Serious,
     /// Clients feel it.
     Costly,
     /// Little, or only under some loads.
+    #[default]
     Hint,
 }
 
@@ -33,7 +34,7 @@ pub(crate) struct Fix {
 }
 
 /// Something that was measured and is not as it should be.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct Finding {
     /// Name of the check, as docs/doctor.md lists it.
     pub(crate) check: &'static str,
@@ -48,6 +49,29 @@ pub(crate) struct Finding {
     pub(crate) advice: String,
     /// What `--fix` sets; none where that is not safe or cannot be taken back.
     pub(crate) fixes: Vec<Fix>,
+    /// Names that it is about, by which others find it: `osd.3`, `SLOW_OPS`.
+    pub(crate) about: Vec<String>,
+    /// What is there because of this.
+    pub(crate) explains: Vec<Symptom>,
+    /// The check whose finding is why this is there.
+    pub(crate) explained_by: Option<&'static str>,
+}
+
+/// Which findings are there because of another: those of a check that are about all of these names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Symptom {
+    pub(crate) check: &'static str,
+    pub(crate) about: Vec<String>,
+}
+
+impl Symptom {
+    pub(crate) fn new(check: &'static str, about: &[&str]) -> Self {
+        Self { check, about: about.iter().map(|name| (*name).to_owned()).collect() }
+    }
+
+    fn is(&self, finding: &Finding) -> bool {
+        self.check == finding.check && self.about.iter().all(|name| finding.about.contains(name))
+    }
 }
 
 impl Finding {
@@ -61,6 +85,7 @@ impl Finding {
             "cost": self.cost,
             "advice": self.advice,
             "fixable": !self.fixes.is_empty(),
+            "explained_by": self.explained_by,
         })
     }
 }
@@ -112,9 +137,25 @@ impl Report {
         self.facts.push((name.into(), value.into()));
     }
 
-    /// The worst first.
+    /// Says of each symptom what it comes from. What it comes from is as bad as its worst symptom.
+    fn explain(&mut self) {
+        for index in 0..self.findings.len() {
+            let Some(cause) = self.findings.get(index) else { return };
+            let (check, mut rank, symptoms) = (cause.check, cause.rank, cause.explains.clone());
+            let others = self.findings.iter_mut().enumerate().filter(|(other, _)| *other != index);
+            for (_, other) in others.filter(|(_, other)| symptoms.iter().any(|symptom| symptom.is(other))) {
+                rank = rank.min(other.rank);
+                other.explained_by = Some(check);
+            }
+            self.findings.get_mut(index).into_iter().for_each(|cause| cause.rank = rank);
+        }
+    }
+
+    /// The worst first, of what is equally bad causes before what they explain.
     pub(crate) fn sort(&mut self) {
-        self.findings.sort_by(|a, b| a.rank.cmp(&b.rank).then(b.weight.total_cmp(&a.weight)));
+        self.explain();
+        let key = |finding: &Finding| (finding.rank, finding.explained_by.is_some());
+        self.findings.sort_by(|a, b| key(a).cmp(&key(b)).then(b.weight.total_cmp(&a.weight)));
     }
 
     /// Whether clients feel anything of what was found.
@@ -145,8 +186,9 @@ impl Report {
     pub(crate) fn to_text(&self) -> String {
         let mut lines = Vec::new();
         for (index, finding) in self.findings.iter().enumerate() {
-            let Finding { check, rank, subject, measured, cost, advice, .. } = finding;
-            lines.push(format!("{}. {} ({}, {check})", index + 1, subject, rank.name()));
+            let Finding { check, rank, subject, measured, cost, advice, explained_by, .. } = finding;
+            let because = explained_by.map(|cause| format!(", because of {cause}")).unwrap_or_default();
+            lines.push(format!("{}. {} ({}, {check}{because})", index + 1, subject, rank.name()));
             lines.push(format!("   measured: {measured}"));
             lines.push(format!("   costs:    {cost}"));
             lines.push(format!("   do:       {advice}"));
@@ -193,8 +235,27 @@ mod tests {
             measured: text(),
             cost: text(),
             advice: text(),
-            fixes: Vec::new(),
+            ..Finding::default()
         }
+    }
+
+    #[test]
+    fn causes_come_before_what_they_explain_and_are_as_bad() {
+        let about = |mut finding: Finding, name: &str| {
+            finding.about.push(name.to_owned());
+            finding
+        };
+        let mut report = Report::default();
+        report.findings.push(about(finding("symptom", Rank::Serious, 60.0), "osd.2"));
+        report.findings.push(about(finding("symptom", Rank::Serious, 5.0), "osd.3"));
+        let mut cause = finding("cause", Rank::Costly, 2.0);
+        cause.explains.push(Symptom::new("symptom", &["osd.2"]));
+        report.findings.push(cause);
+        report.sort();
+        let order: Vec<_> =
+            report.findings.iter().map(|one| (one.check, one.weight, one.explained_by)).collect();
+        assert_eq!(order, [("symptom", 5.0, None), ("cause", 2.0, None), ("symptom", 60.0, Some("cause"))]);
+        assert!(report.to_text().contains("3. x (serious, symptom, because of cause)"));
     }
 
     #[test]

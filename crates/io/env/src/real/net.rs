@@ -1,6 +1,6 @@
 //! [`RealNet`]: the network of this machine, over epoll (mio).
 
-use crate::net::{ListenerId, Net, NetEvent, SocketId, Wake};
+use crate::net::{ListenerId, Net, NetEvent, SocketId, TcpCounts, Wake};
 use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Interest, Poll, Token, Waker};
 use slab::Slab;
@@ -150,6 +150,13 @@ impl Net for RealNet {
         self.stream(socket)?.write_vectored(slices)
     }
 
+    fn tcp_counts(&self, socket: SocketId) -> Option<TcpCounts> {
+        match self.entries.get(socket.0) {
+            Some(Entry::Stream(stream)) => sys::tcp_counts(stream).ok(),
+            _ => None,
+        }
+    }
+
     fn close(&mut self, socket: SocketId) {
         if let Some(Entry::Stream(stream)) = self.entries.get_mut(socket.0) {
             // Both fail only for a socket that is dead already.
@@ -214,9 +221,11 @@ fn is_starved(error: &io::Error) -> bool {
 /// The calls that neither std nor mio makes for us.
 #[allow(unsafe_code, reason = "socket options before bind; real/ is where the machine is touched")]
 mod sys {
+    use crate::net::TcpCounts;
     use std::io;
     use std::net::{SocketAddr, TcpListener};
     use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+    use std::time::Duration;
 
     fn done(result: libc::c_int) -> io::Result<libc::c_int> {
         if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
@@ -246,6 +255,23 @@ mod sys {
         // SAFETY: `event` lives through the call; both descriptors are open.
         done(unsafe { libc::epoll_ctl(epoll, libc::EPOLL_CTL_ADD, fd.as_raw_fd(), &raw mut event) })?;
         Ok(())
+    }
+
+    /// Of a stream, by `TCP_INFO`; a kernel that does not know a field leaves it 0.
+    pub(super) fn tcp_counts(stream: &impl AsRawFd) -> io::Result<TcpCounts> {
+        // SAFETY: all fields are numbers, for which zeros are a value.
+        let mut info: libc::tcp_info = unsafe { std::mem::zeroed() };
+        let mut length = size_of::<libc::tcp_info>() as libc::socklen_t;
+        let (fd, value) = (stream.as_raw_fd(), (&raw mut info).cast());
+        // SAFETY: `value` points to `length` bytes that live through the call, and the kernel writes no more than these.
+        done(unsafe { libc::getsockopt(fd, libc::IPPROTO_TCP, libc::TCP_INFO, value, &raw mut length) })?;
+        Ok(TcpCounts {
+            segments: info.tcpi_segs_out.into(),
+            resent: info.tcpi_total_retrans.into(),
+            received: info.tcpi_segs_in.into(),
+            duplicates: info.tcpi_dsack_dups.into(),
+            round_trip: Duration::from_micros(info.tcpi_rtt.into()),
+        })
     }
 
     fn set_option(socket: &OwnedFd, option: libc::c_int) -> io::Result<()> {

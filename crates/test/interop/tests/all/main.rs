@@ -13,6 +13,7 @@ mod client;
 mod crashes;
 mod dashboard;
 mod doctor;
+mod doctor_exam;
 mod erasure;
 mod fail_slow;
 mod file_systems;

@@ -2,7 +2,7 @@
 
 use super::Facts;
 use super::session::Answer;
-use crate::report::{Finding, Rank, Report};
+use crate::report::{Finding, Rank, Report, Symptom};
 use nacre_types::OsdId;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -14,6 +14,9 @@ const FILL_TO_MEAN_MAX: f64 = 1.2;
 const FILL_PERCENT_MIN: f64 = 50.0;
 /// Copies of PGs on an OSD, on average.
 const PGS_PER_OSD_MIN: f64 = 30.0;
+/// What monitors warn of when an OSD gets full, which it does first when others are less full.
+const FULL_WARNINGS: [&str; 6] =
+    ["OSD_NEARFULL", "OSD_BACKFILLFULL", "OSD_FULL", "POOL_NEARFULL", "POOL_BACKFILLFULL", "POOL_FULL"];
 /// Details of one health check that are shown.
 const DETAILS_MAX: usize = 5;
 
@@ -43,6 +46,18 @@ pub(super) fn of_osds<'a>(
     answers.iter().filter_map(|(osd, answer)| Some((*osd, answer.as_ref().ok()?))).collect()
 }
 
+/// OSDs that a text names, alone (`osd.3`) or in a list (`osd.[1,2]`).
+fn osds_named(text: &str) -> impl Iterator<Item = String> {
+    text.split("osd.").skip(1).flat_map(|rest| {
+        let list = rest.strip_prefix('[').and_then(|list| list.split(']').next());
+        let numbers =
+            list.unwrap_or_else(|| rest.split(|c: char| !c.is_ascii_digit()).next().unwrap_or_default());
+        let is_number =
+            |number: &&str| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
+        numbers.split(',').filter(is_number).map(|number| format!("osd.{number}"))
+    })
+}
+
 pub(super) fn health(facts: &Facts, report: &mut Report) {
     let Some(health) = known(&facts.health, "health", report) else { return };
     report.judged("health");
@@ -63,7 +78,8 @@ pub(super) fn health(facts: &Facts, report: &mut Report) {
             cost: if is_error { "data cannot be reached, or is in danger" } else { "as the warning says" }
                 .to_owned(),
             advice: "ceph health detail".to_owned(),
-            fixes: Vec::new(),
+            about: std::iter::once(name.clone()).chain(osds_named(&details.join(" "))).collect(),
+            ..Finding::default()
         });
     }
 }
@@ -87,7 +103,8 @@ pub(super) fn slow_ops(facts: &Facts, report: &mut Report) {
             measured: format!("{count} for longer than {} s; the oldest for {:.0} s: {waits_for}", blocked["complaint_time"], age(&oldest)),
             cost: format!("these clients stand still, as {} does", text(&oldest["type_data"]["client_info"]["client"])),
             advice: format!("ceph tell osd.{osd} dump_blocked_ops says which they are; where they wait for disks of other OSDs, look at those"),
-            fixes: Vec::new(),
+            about: std::iter::once(format!("osd.{osd}")).chain(osds_named(waits_for)).collect(),
+            ..Finding::default()
         });
     }
 }
@@ -97,7 +114,12 @@ pub(super) fn pings(facts: &Facts, report: &mut Report) {
     let mut slow: Vec<(OsdId, u64, String, f64)> = Vec::new();
     for (osd, network) in of_osds(&facts.pings, "slow-pings", report) {
         report.judged("slow-pings");
-        for entry in list(&network["entries"]).filter(|entry| entry["stale"] != true) {
+        // What was slow in the last five or fifteen minutes, and is not any more, is listed, too.
+        let threshold_ms = network["threshold"].as_f64().unwrap_or(0.0);
+        let is_slow = |entry: &&Value| {
+            entry["stale"] != true && entry["average"]["1min"].as_f64() >= Some(threshold_ms)
+        };
+        for entry in list(&network["entries"]).filter(is_slow) {
             let to = entry["to osd"].as_u64().unwrap_or(0);
             slow.push((
                 osd,
@@ -126,7 +148,11 @@ pub(super) fn pings(facts: &Facts, report: &mut Report) {
         measured: format!("a ping from osd.{from} to osd.{to} ({interface}) took {ms:.1} ms on average in the last minute"),
         cost: "each write that has a copy at the other end waits for as long".to_owned(),
         advice: "run `nacre doctor` on both machines (errors, drops, resends); a busy processor answers pings late, too".to_owned(),
-        fixes: Vec::new(),
+        about: common.map_or_else(
+            || vec![format!("osd.{from}"), format!("osd.{to}")],
+            |osd| vec![format!("osd.{osd}"), format!("osd.{from}"), format!("osd.{to}")],
+        ),
+        ..Finding::default()
     });
 }
 
@@ -144,13 +170,22 @@ pub(super) fn clocks(facts: &Facts, report: &mut Report) {
             measured: format!("it is {skew_s:.3} s off the leader's"),
             cost: "leases run out too early or too late; tickets may be refused".to_owned(),
             advice: "run chrony on every machine".to_owned(),
-            fixes: Vec::new(),
+            ..Finding::default()
         });
     }
 }
 
+/// Warnings that recovery makes good; none where OSDs are down, which is what they come from.
+fn made_good(facts: &Facts) -> Vec<Symptom> {
+    let is_down = |health: &Value| !health["checks"]["OSD_DOWN"].is_null();
+    if facts.health.as_ref().is_ok_and(is_down) {
+        return Vec::new();
+    }
+    ["PG_DEGRADED", "OBJECT_MISPLACED"].map(|name| Symptom::new("health", &[name])).to_vec()
+}
+
 /// PGs whose state has one of these words.
-fn pgs_in(status: &Value, words: &[&str]) -> u64 {
+pub(crate) fn pgs_in(status: &Value, words: &[&str]) -> u64 {
     let states = list(&status["pgmap"]["pgs_by_state"]);
     let is_in = |state: &&Value| text(&state["state_name"]).split('+').any(|word| words.contains(&word));
     states.filter(is_in).filter_map(|state| state["count"].as_u64()).sum()
@@ -170,8 +205,9 @@ pub(super) fn background(facts: &Facts, report: &mut Report) {
             subject: "copies of objects are being made".to_owned(),
             measured: format!("{recovering} of {all} PGs, {:.1} MB/s", bytes / 1e6),
             cost: "devices and network are shared with clients until it is done; `nacre why-slow` says how long these wait".to_owned(),
-            advice: "wait; osd_recovery_sleep and osd_max_backfills slow it down".to_owned(),
-            fixes: Vec::new(),
+            advice: "wait, or `nacre recovery target p99=...`: it then goes as fast as clients' latency allows".to_owned(),
+            explains: made_good(facts),
+            ..Finding::default()
         });
     }
     let scrubbing = pgs_in(status, &["scrubbing"]);
@@ -187,7 +223,7 @@ pub(super) fn background(facts: &Facts, report: &mut Report) {
             ),
             cost: "their devices are read beside clients' work".to_owned(),
             advice: "wait; osd_scrub_begin_hour and osd_scrub_end_hour keep it to the night".to_owned(),
-            fixes: Vec::new(),
+            ..Finding::default()
         });
     }
 }
@@ -231,7 +267,9 @@ pub(super) fn fill(facts: &Facts, report: &mut Report) {
             mean / percent * 100.0
         ),
         advice: "ceph balancer eval says how even it can be; ceph balancer on".to_owned(),
-        fixes: Vec::new(),
+        about: vec![format!("osd.{osd}")],
+        explains: FULL_WARNINGS.map(|name| Symptom::new("health", &[name])).to_vec(),
+        ..Finding::default()
     });
 }
 
@@ -259,6 +297,6 @@ pub(super) fn pg_counts(facts: &Facts, report: &mut Report) {
         ),
         cost: "data and load cannot be spread evenly; little is recovered at a time".to_owned(),
         advice: "ceph osd pool set POOL pg_num N, for some 100 copies on each OSD in all".to_owned(),
-        fixes: Vec::new(),
+        ..Finding::default()
     });
 }

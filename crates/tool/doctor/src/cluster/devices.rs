@@ -57,7 +57,7 @@ pub(super) fn builds(facts: &Facts, report: &mut Report) {
             measured: format!("compiled with {kind}"),
             cost: "several times the processor time of a release build for each operation; no measurement of them says anything".to_owned(),
             advice: "run what `make bin` builds (target/release/nacre)".to_owned(),
-            fixes: Vec::new(),
+            ..Finding::default()
         });
     }
 }
@@ -83,7 +83,7 @@ pub(super) fn drivers(facts: &Facts, report: &mut Report) {
         cost: "each access wakes another thread, twice".to_owned(),
         advice: "sysctl kernel.io_uring_disabled=0; in containers, allow io_uring in the seccomp profile"
             .to_owned(),
-        fixes: Vec::new(),
+        ..Finding::default()
     });
 }
 
@@ -94,7 +94,7 @@ struct Latency {
     from: &'static str,
 }
 
-/// Where latencies come from. Histograms of each device, once OSDs have them, belong here: everything behind asks for one number per OSD.
+/// What OSDs of Ceph tell, too. Their devices alone `slow_device` compares, of OSDs that tell more.
 fn device_latencies(facts: &Facts, report: &mut Report) -> BTreeMap<OsdId, Latency> {
     let perf = facts.osd_perf.as_ref().ok().and_then(|perf| perf["osdstats"]["osd_perf_infos"].as_array());
     let recent = perf.into_iter().flatten().filter_map(|info| {
@@ -108,7 +108,7 @@ fn device_latencies(facts: &Facts, report: &mut Report) -> BTreeMap<OsdId, Laten
         return recent;
     }
     let since_start =
-        of_osds(&facts.perf_dumps, "osd-latency", report).into_iter().filter_map(|(osd, dump)| {
+        of_osds(&facts.after.perf, "osd-latency", report).into_iter().filter_map(|(osd, dump)| {
             let logged = &dump["osd-stages"]["op_w_logged"];
             let count = logged["avgcount"].as_u64().filter(|count| *count >= WRITES_MIN)?;
             let ms = logged["sum"].as_f64()? * 1e3 / count as f64;
@@ -176,7 +176,8 @@ pub(super) fn latencies(facts: &Facts, report: &mut Report) {
             ),
             cost: "every write whose PG has a copy there waits for it".to_owned(),
             advice: format!("ceph osd primary-affinity {osd} 0 takes reads and primaries off it for now; smartctl -a; `nacre doctor` on {}", host(*osd)),
-            fixes: Vec::new(),
+            about: vec![format!("osd.{osd}")],
+            ..Finding::default()
         });
     }
 }

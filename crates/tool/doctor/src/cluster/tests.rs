@@ -2,16 +2,16 @@
 
 use super::*;
 use crate::report::Rank;
+use nacre_types::device_latency::LATENCY_BUCKETS;
 use serde_json::{Value, json};
 
 /// Nine OSDs on three hosts, 40 % full, with 100 PGs each; writes take 0.5 ms.
-fn clean() -> Facts {
+pub(super) fn clean() -> Facts {
     let osds = 0..9;
     let each = |answer: &Value| -> BTreeMap<OsdId, Answer> {
         osds.clone().map(|osd| (osd, Ok(answer.clone()))).collect()
     };
     let list = |one: &dyn Fn(i32) -> Value| Value::Array(osds.clone().map(one).collect());
-    let stages = json!({ "osd-stages": { "op_w_logged": { "avgcount": 5000, "sum": 2.5 } } });
     Facts {
         health: Ok(json!({ "status": "HEALTH_OK", "checks": {} })),
         status: Ok(
@@ -30,13 +30,48 @@ fn clean() -> Facts {
         time_sync: Ok(
             json!({ "timechecks": {}, "time_skew_status": { "a": { "skew": 0.0 }, "b": { "skew": -0.003 } } }),
         ),
-        perf_dumps: each(&stages),
+        before: look(1),
+        after: look(2),
+        window_s: 5.0,
         blocked: each(&json!({ "num_blocked_ops": 0, "ops": [], "complaint_time": 30.0 })),
         pings: each(&json!({ "threshold": 350, "entries": [] })),
     }
 }
 
-fn checked(facts: &Facts) -> Report {
+/// What nine OSDs have counted after so many times 5 s: a thread that is on a processor for 20 % of the time, 1000 durable writes of about
+/// 400 us, pings that take 0.2 ms, 20,000 segments to each other OSD.
+fn look(times: u64) -> Look {
+    let clock = |count: u64, each_s: f64| json!({ "avgcount": count * times, "sum": each_s * (count * times) as f64 });
+    let each = |of: &dyn Fn(OsdId) -> Value| -> BTreeMap<OsdId, Answer> {
+        (0..9).map(|osd| (osd, Ok(of(osd)))).collect()
+    };
+    let perf = json!({
+        "osd": { "stat_bytes": 1000 << 20 },
+        "osd-stages": { "op_w_logged": clock(2500, 0.0005) },
+        "osd-cpu": { "threads_us": 1_000_000 * times },
+        "device": { "read_latency": clock(0, 0.0), "cached_write_latency": clock(0, 0.0), "durable_write_latency": clock(1000, 0.0004), "flush_latency": clock(0, 0.0) },
+        "device-free": { "free_bytes": 600 << 20, "free_long_bytes": 500 << 20, "free_runs": 900 },
+    });
+    let way = |osd: OsdId| {
+        json!({ "osd": osd, "pings": { "avgcount": 10 * times, "sum": 0.002 * times as f64, "silent_s": 0.0 }, "heard_s": 0.4, "segments_since_heard": 1,
+                "tcp": { "connections": 3, "segments": 20_000 * times, "resent": times, "duplicates": 0, "round_trip_us_max": 80 } })
+    };
+    Look {
+        perf: each(&|_| perf.clone()),
+        histograms: each(&|_| histograms(1000 * times, 9)),
+        links: each(&|from| json!({ "links": (0..9).filter(|to| *to != from).map(way).collect::<Vec<_>>() })),
+    }
+}
+
+/// So many durable writes, each of 2^(bucket - 1) us or more.
+pub(super) fn histograms(count: u64, bucket: usize) -> Value {
+    let values =
+        |count: u64| (0..LATENCY_BUCKETS).map(|at| if at == bucket { count } else { 0 }).collect::<Vec<_>>();
+    let of = |count: u64| json!({ "values": values(count) });
+    json!({ "device": { "read_latency_histogram": of(0), "cached_write_latency_histogram": of(0), "durable_write_latency_histogram": of(count), "flush_latency_histogram": of(0) } })
+}
+
+pub(super) fn checked(facts: &Facts) -> Report {
     let mut report = Report::default();
     check(facts, &mut report);
     report.sort();
@@ -44,17 +79,17 @@ fn checked(facts: &Facts) -> Report {
 }
 
 /// The only finding.
-fn only(facts: &Facts) -> crate::report::Finding {
+pub(super) fn only(facts: &Facts) -> crate::report::Finding {
     let mut report = checked(facts);
     assert_eq!(report.findings.len(), 1, "{:?}", report.findings);
     report.findings.remove(0)
 }
 
-fn set(answer: &mut Answer, path: &str, value: Value) {
+pub(super) fn set(answer: &mut Answer, path: &str, value: Value) {
     *answer.as_mut().expect("an answer").pointer_mut(path).unwrap_or_else(|| panic!("no {path}")) = value;
 }
 
-const CHECKS: [&str; 10] = [
+const CHECKS: [&str; 16] = [
     "health",
     "slow-ops",
     "slow-pings",
@@ -65,6 +100,12 @@ const CHECKS: [&str; 10] = [
     "osd-build",
     "device-driver",
     "osd-latency",
+    "slow-device",
+    "osd-stalled",
+    "osd-silent",
+    "link-cut",
+    "lossy-link",
+    "fragmentation",
 ];
 
 #[test]
@@ -117,7 +158,7 @@ fn slow_pings_name_an_end_only_where_all_have_it() {
     let finding = only(&facts);
     assert_eq!(finding.subject, "all 3 slow ways between OSDs begin or end at osd.5");
     assert!(finding.measured.contains("from osd.2 to osd.5 (back) took 402.0 ms"), "{}", finding.measured);
-    facts.pings.insert(2, Ok(json!({ "entries": [entry(4, 400.0)] })));
+    facts.pings.insert(2, Ok(json!({ "threshold": 350, "entries": [entry(4, 400.0), entry(5, 3.0)] })));
     assert_eq!(only(&facts).subject, "3 ways between OSDs are slow");
 }
 
@@ -202,7 +243,8 @@ fn without_load_the_past_is_compared_and_without_that_nothing() {
     let mut facts = clean();
     set(&mut facts.osd_perf, "/osdstats/osd_perf_infos", json!([]));
     facts
-        .perf_dumps
+        .after
+        .perf
         .insert(8, Ok(json!({ "osd-stages": { "op_w_logged": { "avgcount": 1000, "sum": 9.0 } } })));
     assert!(
         only(&facts)
@@ -211,7 +253,8 @@ fn without_load_the_past_is_compared_and_without_that_nothing() {
     );
     for osd in 0..9 {
         facts
-            .perf_dumps
+            .after
+            .perf
             .insert(osd, Ok(json!({ "osd-stages": { "op_w_logged": { "avgcount": 7, "sum": 9.0 } } })));
     }
     let report = checked(&facts);
@@ -230,7 +273,9 @@ fn what_is_not_answered_is_unknown() {
         osd_perf: no(),
         osd_metadata: no(),
         time_sync: no(),
-        perf_dumps: none(),
+        before: Look { perf: none(), histograms: none(), links: none() },
+        after: Look { perf: none(), histograms: none(), links: none() },
+        window_s: 5.0,
         blocked: none(),
         pings: none(),
     };

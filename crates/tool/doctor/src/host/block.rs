@@ -138,7 +138,7 @@ fn write_cache(device: &Device, report: &mut Report) {
         advice: "devices with power-loss protection (write through) answer at once; under a virtual machine the host's cache \
                  mode decides. Never tell the kernel that a volatile cache is none"
             .to_owned(),
-        fixes: Vec::new(),
+        ..Finding::default()
     });
 }
 
@@ -161,6 +161,7 @@ fn queue(device: &Device, report: &mut Report) {
                         file: PathBuf::from(format!("sys/block/{name}/queue/scheduler")),
                         value: "none",
                     }],
+                    ..Finding::default()
                 });
             }
         }
@@ -180,7 +181,7 @@ fn queue(device: &Device, report: &mut Report) {
                 "what is beyond {requests} waits in the kernel, though the device could work on it"
             ),
             advice: format!("echo 256 > /sys/block/{name}/queue/nr_requests"),
-            fixes: Vec::new(),
+            ..Finding::default()
         });
     }
 }
@@ -221,7 +222,7 @@ fn slower(devices: &[Device], report: &mut Report) {
                 ),
                 cost: "every write whose PG has a copy there waits for it".to_owned(),
                 advice: "smartctl -a; ceph osd perf; where its OSD is as slow by itself, replace the device".to_owned(),
-                fixes: Vec::new(),
+                ..Finding::default()
             });
         }
     }
@@ -250,7 +251,7 @@ fn firmware(devices: &[Device], report: &mut Report) {
             cost: "what is slow or faulty may be one firmware's; whether it is, their latencies above tell"
                 .to_owned(),
             advice: "bring them to the one that the maker recommends".to_owned(),
-            fixes: Vec::new(),
+            ..Finding::default()
         });
     }
 }

@@ -44,6 +44,6 @@ pub(crate) fn check(host: &Host, report: &mut Report) {
             .to_owned(),
         advice: "run chrony on every machine; `ceph time-sync-status` says how far apart monitors are"
             .to_owned(),
-        fixes: Vec::new(),
+        ..Finding::default()
     });
 }

@@ -81,7 +81,7 @@ fn pressure(host: &Host, report: &mut Report, of: &Pressure) {
         ),
         cost: of.cost.to_owned(),
         advice: of.advice.to_owned(),
-        fixes: Vec::new(),
+        ..Finding::default()
     });
 }
 
@@ -110,7 +110,7 @@ fn left(host: &Host, report: &mut Report) {
                 .to_owned(),
             advice: "lower the OSDs' memory (--osd-memory), move what else runs here, or add memory"
                 .to_owned(),
-            fixes: Vec::new(),
+            ..Finding::default()
         });
     }
     if let Some(kills) = host.field("proc/vmstat", "oom_kill").filter(|kills| *kills > 0) {
@@ -122,7 +122,7 @@ fn left(host: &Host, report: &mut Report) {
             measured: format!("{kills} since the machine's start (oom_kill)"),
             cost: "an OSD that it ends is down, and its data is copied anew".to_owned(),
             advice: "dmesg says which; lower the OSDs' memory (--osd-memory), or add memory".to_owned(),
-            fixes: Vec::new(),
+            ..Finding::default()
         });
     }
 }
@@ -155,7 +155,7 @@ fn hugepages(host: &Host, report: &mut Report) {
         advice:
             "echo madvise > /sys/kernel/mm/transparent_hugepage/defrag; Nacre's daemons ask for no hugepages"
                 .to_owned(),
-        fixes: Vec::new(),
+        ..Finding::default()
     });
 }
 
@@ -173,6 +173,6 @@ fn reclaim(host: &Host, report: &mut Report) {
         measured: format!("vm.zone_reclaim_mode is {mode}"),
         cost: "tasks wait for memory that is there".to_owned(),
         advice: "sysctl vm.zone_reclaim_mode=0".to_owned(),
-        fixes: Vec::new(),
+        ..Finding::default()
     });
 }

@@ -4,6 +4,7 @@
 //! (`Report::judged`), or what it lacked (`Report::unknown`). Absent files are no finding: machines differ.
 
 mod block;
+pub(crate) mod clients;
 mod clock;
 mod fix;
 mod memory;

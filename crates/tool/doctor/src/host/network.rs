@@ -87,7 +87,7 @@ fn speed(card: &Card, report: &mut Report) {
             advice:
                 "let both ends agree by themselves (ethtool -s NAME autoneg on), and look at cable and switch"
                     .to_owned(),
-            fixes: Vec::new(),
+            ..Finding::default()
         });
     }
     let Some(mbit) = card.speed else {
@@ -109,7 +109,7 @@ fn speed(card: &Card, report: &mut Report) {
             4.194304 * 8000.0 / mbit as f64
         ),
         advice: "10 Gbit/s or more; if the card could do more, look at cable and switch".to_owned(),
-        fixes: Vec::new(),
+        ..Finding::default()
     });
 }
 
@@ -137,7 +137,7 @@ fn losses(card: &Card, report: &mut Report) {
                     "each loss holds a connection up until TCP sends again: some 200 ms where nothing follows"
                         .to_owned(),
                 advice: advice.to_owned(),
-                fixes: Vec::new(),
+                ..Finding::default()
             });
         }
     };
@@ -164,7 +164,7 @@ fn mtu(cards: &[Card], report: &mut Report) {
             measured: shown.join(", "),
             cost: "nothing by itself; on one network they must be equal, or large packets vanish".to_owned(),
             advice: "ping -M do -s 8972 between all hosts shows whether large packets pass".to_owned(),
-            fixes: Vec::new(),
+            ..Finding::default()
         });
     }
     let fast_and_small =
@@ -182,7 +182,7 @@ fn mtu(cards: &[Card], report: &mut Report) {
             advice:
                 "MTU 9000 on all hosts and switches of that network together, where large operations matter"
                     .to_owned(),
-            fixes: Vec::new(),
+            ..Finding::default()
         });
     }
 }
@@ -216,6 +216,6 @@ fn resent(host: &Host, report: &mut Report) {
         measured: format!("{again} of {sent} segments, {per_million:.0} in a million"),
         cost: "each loss holds a connection up until TCP sends again: some 200 ms where nothing follows".to_owned(),
         advice: "`ss -ti` shows which connections; where this machine's cards lose nothing, it is a switch or the other end".to_owned(),
-        fixes: Vec::new(),
+        ..Finding::default()
     });
 }

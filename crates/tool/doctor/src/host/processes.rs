@@ -4,7 +4,7 @@ use super::{Host, field};
 use crate::report::{Finding, Rank, Report};
 
 /// Names of processes that serve clients.
-const DAEMONS: [&str; 4] = ["nacre", "ceph-osd", "ceph-mon", "ceph-mgr"];
+pub(super) const DAEMONS: [&str; 4] = ["nacre", "ceph-osd", "ceph-mon", "ceph-mgr"];
 const SWAPPED_KIB_MAX: u64 = 1024;
 
 pub(crate) fn check(host: &Host, report: &mut Report) {
@@ -30,7 +30,7 @@ pub(crate) fn check(host: &Host, report: &mut Report) {
                 advice:
                     "no swap on machines with OSDs (swapoff -a), or lower the OSDs' memory (--osd-memory)"
                         .to_owned(),
-                fixes: Vec::new(),
+                ..Finding::default()
             });
         }
     }

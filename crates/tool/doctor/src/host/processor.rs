@@ -71,6 +71,7 @@ fn governor(host: &Host, processors: &[String], report: &mut Report) {
         cost: "an operation that comes alone is computed at a low clock, which rises only after milliseconds of load".to_owned(),
         advice: "cpupower frequency-set -g performance, or `nacre doctor --fix`".to_owned(),
         fixes,
+        ..Finding::default()
     });
 }
 
@@ -104,7 +105,7 @@ fn limits(host: &Host, processors: &[String], report: &mut Report) {
             measured: format!("at most {limit:.0} MHz (scaling_max_freq) of {max:.0} MHz"),
             cost: format!("whatever is computed takes up to {:.1} times as long", 1.0 / share.max(0.01)),
             advice: "cpupower frequency-set -u MAX; look for who set it: tuned, the firmware's power profile, a thermal limit".to_owned(),
-            fixes: Vec::new(),
+            ..Finding::default()
         });
     }
     if no_boost == Some(true) {
@@ -116,7 +117,7 @@ fn limits(host: &Host, processors: &[String], report: &mut Report) {
             measured: "no_turbo is 1, or boost is 0".to_owned(),
             cost: "a busy processor stays at its base frequency".to_owned(),
             advice: "switch them on in the firmware or below /sys/devices/system/cpu".to_owned(),
-            fixes: Vec::new(),
+            ..Finding::default()
         });
     }
 }
@@ -157,7 +158,7 @@ fn idle_states(host: &Host, processors: &[String], report: &mut Report) {
         advice: format!(
             "cpupower idle-set -D {IDLE_LATENCY_US_MAX} (more power is used), or tuned's profile latency-performance"
         ),
-        fixes: Vec::new(),
+        ..Finding::default()
     });
 }
 
@@ -176,7 +177,7 @@ fn tuned(host: &Host, report: &mut Report) {
         measured: format!("its active profile is {slow}"),
         cost: "it sets governor, idle states and device queues for power; what that comes to, those checks measure".to_owned(),
         advice: "tuned-adm profile network-latency (or latency-performance); `tuned-adm profile` with the old name takes it back".to_owned(),
-        fixes: Vec::new(),
+        ..Finding::default()
     });
 }
 
@@ -214,7 +215,7 @@ fn numa(host: &Host, report: &mut Report) {
         measured: format!("{:.0} % of the pages since the start were given to a processor of another node", share * 100.0),
         cost: "each access of such memory takes about twice as long".to_owned(),
         advice: "run each OSD on the node of its device and its network card: NUMAPolicy= and CPUAffinity= of its unit, or numactl".to_owned(),
-        fixes: Vec::new(),
+        ..Finding::default()
     });
 }
 
@@ -248,6 +249,6 @@ fn iommu(host: &Host, report: &mut Report) {
         measured: format!("their IOMMU domain is of type DMA: {}", strict.join(", ")),
         cost: "each transfer waits until the IOMMU has forgotten its address; how long that is, fio on a raw device tells".to_owned(),
         advice: "iommu.strict=0 or iommu=pt on the kernel's command line, where the machine's devices are trusted".to_owned(),
-        fixes: Vec::new(),
+        ..Finding::default()
     });
 }

@@ -17,6 +17,6 @@ pub(crate) fn check(host: &Host, report: &mut Report) {
         measured: format!("compiled with {}", host.build),
         cost: "several times the processor time of a release build for each operation; no measurement of it says anything".to_owned(),
         advice: "run what `make bin` builds (target/release/nacre)".to_owned(),
-        fixes: Vec::new(),
+        ..Finding::default()
     });
 }

@@ -49,6 +49,17 @@ impl Part {
     }
 }
 
+/// What an OSD did in the window; `None` is what it does not tell.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(crate) struct Measured {
+    /// The share of the window that its threads were on a processor.
+    pub(crate) thread_share: Option<f64>,
+    /// Mean time of reads and durable writes at its device; none where there were none.
+    pub(crate) device_ms: Option<f64>,
+    /// Requests of all kinds at its device at a time, on average.
+    pub(crate) depth: Option<f64>,
+}
+
 /// See the module's documentation.
 #[derive(Debug)]
 pub(crate) struct Account {
@@ -60,6 +71,8 @@ pub(crate) struct Account {
     pub(crate) parts: Vec<Part>,
     /// Of each OSD's threads, the share of the window that they were on a processor; more than 1 where there are several.
     pub(crate) busy: Vec<(OsdId, f64)>,
+    /// What each OSD did in the window.
+    pub(crate) measured: BTreeMap<OsdId, Measured>,
     pub(crate) samples: Samples,
     /// OSDs that could not be looked at twice, and why.
     pub(crate) unknown: Vec<(OsdId, String)>,
@@ -94,6 +107,7 @@ impl Account {
             whole: [(0, 0.0); 2],
             parts: Vec::new(),
             busy: Vec::new(),
+            measured: BTreeMap::new(),
             samples,
             unknown: Vec::new(),
         };
@@ -127,9 +141,19 @@ impl Account {
         }
         let used_us = |dump: &Value| dump["osd-cpu"]["threads_us"].as_u64();
         // An OSD of an older version does not tell.
-        if let Some((before, after)) = used_us(before).zip(used_us(after)) {
-            self.busy.push((osd, after.saturating_sub(before) as f64 / 1e6 / self.window_s));
-        }
+        let used_us = used_us(before).zip(used_us(after)).map(|(before, after)| after.saturating_sub(before));
+        let thread_share = used_us.map(|us| us as f64 / 1e6 / self.window_s);
+        thread_share.into_iter().for_each(|share| self.busy.push((osd, share)));
+        let at_device = |kinds: &[&str]| -> Option<(u64, f64)> {
+            let of = kinds.iter().map(|kind| grown(before, after, "device", &format!("{kind}_latency")).ok());
+            of.collect::<Option<Vec<_>>>()
+                .map(|all| all.iter().fold((0, 0.0), |sum, one| (sum.0 + one.0, sum.1 + one.1)))
+        };
+        let waited = at_device(&["read", "durable_write"]).filter(|(count, _)| *count > 0);
+        let device_ms = waited.map(|(count, seconds)| seconds * 1e3 / count as f64);
+        let all = at_device(&["read", "durable_write", "cached_write", "flush"]);
+        let depth = all.map(|(_, seconds)| seconds / self.window_s);
+        self.measured.insert(osd, Measured { thread_share, device_ms, depth });
         self.whole = whole;
         self.parts.append(&mut parts);
         Ok(())
@@ -152,6 +176,14 @@ impl Account {
         let mut others: Vec<f64> = self.parts.iter().filter(is_like).map(Part::mean_ms).collect();
         others.sort_by(f64::total_cmp);
         (others.len() >= 2).then(|| others.get(others.len() / 2).copied()).flatten()
+    }
+
+    /// Of what the other OSDs tell, the middle one.
+    pub(crate) fn median_of_others(&self, osd: OsdId, of: impl Fn(&Measured) -> Option<f64>) -> Option<f64> {
+        let others = self.measured.iter().filter(|(other, _)| **other != osd);
+        let mut values: Vec<f64> = others.filter_map(|(_, measured)| of(measured)).collect();
+        values.sort_by(f64::total_cmp);
+        values.get(values.len() / 2).copied()
     }
 
     /// Microseconds of the OSDs' threads for each message that was answered, what they did for each other included; of those OSDs that tell.
@@ -181,6 +213,7 @@ impl Account {
             "total_s": total_s,
             "unexplained_s": self.unexplained_s(),
             "parts": parts.collect::<Vec<_>>(),
+            "devices": self.measured.iter().map(|(osd, of)| json!({ "osd": osd, "mean_ms": of.device_ms, "at_a_time": of.depth })).collect::<Vec<_>>(),
             "busy": self.busy.iter().map(|(osd, share)| json!({ "osd": osd, "share": share })).collect::<Vec<_>>(),
             "cpu_us_per_message": self.cpu_us_per_message(),
             "samples": self.samples.to_json(),

@@ -2,18 +2,27 @@
 
 mod account;
 mod samples;
+mod settings;
 mod text;
+mod verdict;
 
 #[cfg(test)]
 mod tests;
 
-use crate::cluster::session::{ClusterArgs, Session};
+use crate::cluster::pgs_in;
+use crate::cluster::session::{Answer, ClusterArgs, Session};
+use crate::host::Host;
+use crate::host::clients::Clients;
 use account::Account;
 use anyhow::{Result, bail};
 use clap::Args;
 use samples::Samples;
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
+use verdict::{Beside, Verdict};
 
 const SECONDS_MAX: u32 = 3600;
 /// Moments of a window at which messages under way are looked at: each costs every OSD a list of them.
@@ -45,8 +54,13 @@ pub fn run(options: &WhySlowOptions) -> Result<ExitCode> {
     if osds.is_empty() {
         bail!("no OSD is up: `nacre doctor -c CEPH.CONF` says more");
     }
+    let addrs = osd_addrs(&session.ask("osd dump", &[]));
+    let settings = settings::in_the_way(&session.ask("config dump", &[]));
+    let host = Host::new(Path::new("/"));
+    let local = || Clients::find(&host, &addrs);
     let mut samples = Samples::default();
     let window_s = f64::from(options.seconds);
+    let clients = local();
     let before = session.tell(&osds, "perf dump");
     let began_s = session.now_s();
     for moment in 1..=MOMENTS {
@@ -57,11 +71,31 @@ pub fn run(options: &WhySlowOptions) -> Result<ExitCode> {
     session.wait(Duration::try_from_secs_f64(began_s + window_s - session.now_s()).unwrap_or_default())?;
     let ended_s = session.now_s();
     let after = session.tell(&osds, "perf dump");
+    let status = session.ask("status", &[]);
+    let pgs = |words: &[&str]| status.as_ref().map_or(0, |status| pgs_in(status, words));
+    let beside = Beside {
+        recovering: pgs(&["recovering", "backfilling"]),
+        scrubbing: pgs(&["scrubbing"]),
+        processes: local().since(&clients, ended_s - began_s),
+        settings,
+    };
     let account = Account::new(&before, &after, ended_s - began_s, samples);
+    let verdicts = verdict::verdicts(&account, &beside);
     if options.json {
-        println!("{:#}", account.to_json());
+        let mut shown = account.to_json();
+        shown["verdicts"] = verdicts.iter().map(Verdict::to_json).collect();
+        println!("{shown:#}");
     } else {
         println!("{}", text::text(&account));
+        verdicts.iter().for_each(|verdict| println!("{}", verdict.to_text()));
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Where OSDs listen for clients.
+fn osd_addrs(dump: &Answer) -> BTreeSet<SocketAddr> {
+    let osds = dump.as_ref().ok().and_then(|dump| dump["osds"].as_array());
+    let addrs =
+        osds.into_iter().flatten().filter_map(|osd| osd["public_addrs"]["addrvec"].as_array()).flatten();
+    addrs.filter_map(|addr| addr["addr"].as_str()?.parse().ok()).collect()
 }

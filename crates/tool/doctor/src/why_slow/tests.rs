@@ -3,7 +3,9 @@
 use super::account::Account;
 use super::samples::Samples;
 use super::text::text;
+use super::verdict::{Beside, verdicts};
 use crate::cluster::session::Answer;
+use crate::host::clients::ClientProcess;
 use nacre_types::OsdId;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -160,4 +162,126 @@ fn idle_osds_are_not_blamed() {
     let (before, after) = pair();
     let shown = text(&Account::new(&before, &after, 10.0, Samples::default()));
     assert!(shown.contains("are in none of these numbers"), "{shown}");
+}
+
+fn device(dump: &mut Answer, count: u64, sum: f64, threads_us: u64) {
+    let dump = dump.as_mut().expect("an answer");
+    let clock = |count: u64, sum: f64| json!({ "avgcount": count, "sum": sum });
+    dump["device"] = json!({
+        "read_latency": clock(0, 0.0), "durable_write_latency": clock(count, sum),
+        "cached_write_latency": clock(0, 0.0), "flush_latency": clock(0, 0.0),
+    });
+    dump["osd-cpu"] = json!({ "threads_us": threads_us });
+}
+
+/// The pair, with devices: osd.1's takes `ms`, the others' 0.4 ms; threads are on a processor for so much of 10 s.
+fn measured(ms: f64, share: f64) -> Account {
+    let (mut before, mut after) = pair();
+    for osd in 0..3 {
+        let ms = if osd == 1 { ms } else { 0.4 };
+        device(before.get_mut(&osd).expect("one"), 10, 0.004, 0);
+        device(after.get_mut(&osd).expect("one"), 1010, 0.004 + ms, (share * 1e7) as u64);
+    }
+    Account::new(&before, &after, 10.0, samples([("client.7", 1), ("client.8", 1)]))
+}
+
+/// Twenty moments, at each of which clients wait for osd.1.
+fn samples<const N: usize>(of: [(&str, usize); N]) -> Samples {
+    let mut samples = Samples::default();
+    for _ in 0..20 {
+        let ops = of.iter().flat_map(|(client, count)| {
+            (0..*count)
+                .map(|_| op(client, "rbd_data.5f.0000000000000001", "waiting for the disks of osd.[1]"))
+        });
+        let in_flight = BTreeMap::from([(0, Ok(json!({ "ops": ops.collect::<Vec<_>>() })))]);
+        samples.add(&in_flight, 10.0);
+    }
+    samples
+}
+
+fn causes(account: &Account, beside: &Beside) -> Vec<&'static str> {
+    verdicts(account, beside).iter().map(|verdict| verdict.cause).collect()
+}
+
+#[test]
+fn an_osd_that_clients_wait_for_is_its_device_its_thread_or_neither() {
+    let first =
+        |account: &Account| verdicts(account, &Beside::default()).first().cloned().expect("a verdict");
+    let device = first(&measured(6.0, 0.3));
+    assert_eq!(
+        (device.cause, device.subject.as_str()),
+        ("slow-device", "osd.1's device is slow, or its process does not get to run")
+    );
+    assert!(device.measured.contains("a request to its device takes 6.0 ms (others 0.4 ms), its thread is on a processor for 30 % (others 30 %)"), "{device:?}");
+    assert_eq!(first(&measured(6.0, 0.95)).cause, "osd-busy");
+    assert_eq!(first(&measured(0.5, 0.3)).cause, "slow-osd");
+}
+
+/// As much of each OSD, in little time or much.
+fn even(seconds: f64, samples: Samples) -> Account {
+    let before = dumps([(100, [1.0; 5]); 3]);
+    let after = dumps([(1100, [1.0 + seconds; 5]); 3]);
+    Account::new(&before, &after, 10.0, samples)
+}
+
+#[test]
+fn a_noisy_client_is_named_beside_others_only_and_while_there_is_much() {
+    let noisy = even(3.0, samples([("client.7", 9), ("client.8", 1)]));
+    let verdict = verdicts(&noisy, &Beside::default()).first().cloned().expect("a verdict");
+    assert_eq!((verdict.cause, verdict.share), ("noisy-image", 0.9));
+    assert!(
+        verdict.subject.starts_with("client.7 takes most of what OSDs can do, with image rbd_data.5f"),
+        "{verdict:?}"
+    );
+    assert!(verdict.measured.contains("the next, client.8, has 10 %"), "{verdict:?}");
+    assert_eq!(
+        causes(&even(3.0, samples([("client.7", 9)])), &Beside::default()),
+        [""; 0],
+        "nobody is its neighbour"
+    );
+    assert_eq!(causes(&even(3.0, samples([("client.7", 5), ("client.8", 5)])), &Beside::default()), [""; 0]);
+    assert_eq!(
+        causes(&even(3.0, samples([("client.7", 2), ("client.8", 1)])), &Beside::default()),
+        [""; 0],
+        "there is little"
+    );
+}
+
+#[test]
+fn idle_osds_make_it_the_clients_and_a_busy_thread_there_says_which() {
+    let idle = even(0.1, Samples::default());
+    let process = |share: f64| ClientProcess {
+        pid: 7,
+        comm: "app".to_owned(),
+        connections: 3,
+        thread: "app".to_owned(),
+        on: share / 2.0,
+        wanted: share,
+    };
+    let beside = |share: f64| Beside {
+        processes: vec![process(share)],
+        settings: vec!["client rbd_cache = false".to_owned()],
+        ..Beside::default()
+    };
+    let busy = verdicts(&idle, &beside(0.97)).first().cloned().expect("a verdict");
+    assert_eq!(
+        (busy.cause, busy.subject.as_str()),
+        ("client-cpu", "the client itself is what is slow: app (process 7)")
+    );
+    assert!(
+        busy.measured.contains("on a processor for 48 % of the time and wanted to be for 97 %")
+            && busy.measured.ends_with("set: client rbd_cache = false"),
+        "{busy:?}"
+    );
+    assert_eq!(causes(&idle, &beside(0.4)), ["client-or-network"]);
+    assert_eq!(causes(&idle, &Beside::default()), ["client-or-network"]);
+    // OSDs that are at work for their clients are no idle ones.
+    assert_eq!(causes(&even(3.0, Samples::default()), &beside(0.97)), [""; 0]);
+}
+
+#[test]
+fn work_in_the_background_is_named_while_it_is_there() {
+    let account = even(3.0, Samples::default());
+    assert_eq!(causes(&account, &Beside { recovering: 3, scrubbing: 1, ..Beside::default() }), ["recovery"]);
+    assert_eq!(causes(&account, &Beside { scrubbing: 1, ..Beside::default() }), ["scrub"]);
 }
