@@ -16,9 +16,9 @@ mod pg_checks;
 mod pg_num_checks;
 pub(crate) mod ping_checks;
 mod pool_checks;
+mod probe_checks;
 mod scrub_checks;
 pub(crate) mod version_checks;
-mod probe_checks;
 mod words;
 
 pub use crate::mutes::{Check, DETAILS_COUNT_MAX, Health, MUTES_COUNT_MAX, Mute, Severity};

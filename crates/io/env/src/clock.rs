@@ -1,7 +1,7 @@
 //! Clocks: a monotonic one, and the time of day.
 
-use crate::machine_load::{MachineLoad, machine_load};
 use crate::cpu_times::{CpuTimes, cpu_times, thread_cpu_ns};
+use crate::machine_load::{MachineLoad, machine_load};
 use nacre_types::{Stamp, UTime};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -18,7 +18,9 @@ pub trait Clock: Send {
     }
     /// How busy the machine is; none where it is only thought. Reads a small file of the kernel's.
     fn load(&self) -> Option<MachineLoad> {
-    /// Of these, what the thread that asks has used, in nanoseconds: one system call.
+        None
+    }
+    /// Of the processors' times, what the thread that asks has used, in nanoseconds: one system call.
     fn thread_cpu_ns(&self) -> Option<u64> {
         None
     }
@@ -54,6 +56,8 @@ impl Clock for RealClock {
 
     fn load(&self) -> Option<MachineLoad> {
         machine_load()
+    }
+
     fn thread_cpu_ns(&self) -> Option<u64> {
         thread_cpu_ns()
     }
