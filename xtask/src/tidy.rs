@@ -28,7 +28,7 @@ const WITHIN_LAYERS: [(&str, &[&str]); 20] = [
     ("maps", &["buf", "crush", "denc", "ec", "msg", "types"]),
     ("mon", &["auth", "mgr"]),
     ("monc", &["auth"]),
-    ("monitor", &["service"]),
+    ("monitor", &["client", "service"]),
     ("msg", &["buf", "denc", "txn", "types"]),
     ("options", &["format", "types"]),
     ("osd", &["service"]),

@@ -1,4 +1,4 @@
-//! [`BillReport`]: an OSD of ours tells our monitor for whom it has worked. Ceph has nothing like it, and its monitors are not told.
+//! [`BillReport`]: an OSD of ours tells our monitor which clients and images it has worked for. Ceph has nothing like it, and its monitors are not told.
 
 use crate::body::{body, fields};
 use nacre_denc::{Decode, DecodeError, Encode, Reader, Writer};

@@ -114,7 +114,7 @@ pub(crate) struct BillArgs {
     /// How many lines, the costliest first.
     #[arg(long, default_value_t = 20)]
     pub(crate) limit: u64,
-    /// As JSON.
+    /// Print JSON in place of a table.
     #[arg(long)]
     pub(crate) json: bool,
 }

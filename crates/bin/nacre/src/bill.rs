@@ -6,7 +6,7 @@ use crate::files::Folder;
 use anyhow::Result;
 use serde_json::json;
 
-/// Prints it.
+/// Asks the leading monitor for the bill and prints it.
 pub(crate) fn run(args: &BillArgs) -> Result<()> {
     let mut admin = Admin::new(&Folder::open(&args.dir)?)?;
     let format = if args.json { "json-pretty" } else { "plain" };

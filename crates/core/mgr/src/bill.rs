@@ -167,7 +167,7 @@ pub struct Bill {
     processes: BTreeMap<String, Process>,
     slices: VecDeque<Slice>,
     reports: u64,
-    /// By host.
+    /// What each host draws, and when it was told.
     power: BTreeMap<String, (Power, Stamp)>,
 }
 

@@ -48,8 +48,8 @@ impl Mon {
             self.state.primaries.planner = Some(Planner::new(Arc::clone(map), &fixed, MOVES_MAX));
             return;
         }
-        let ours = self.state.primaries.known().keys().copied();
-        let Some(osd) = ours.filter(|osd| self.state.slow_osds.measure(*osd).is_none()).next() else {
+        let mut ours = self.state.primaries.known().keys().copied();
+        let Some(osd) = ours.find(|osd| self.state.slow_osds.measure(*osd).is_none()) else {
             return;
         };
         self.set_affinity(osd, WEIGHT_ONE);

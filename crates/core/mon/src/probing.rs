@@ -2,46 +2,14 @@
 //! it is judged by `nacre_mgr::probes`.
 
 use crate::mon::{Cx, Mon};
+use crate::prober::{PROBE_NAMESPACE, PROBE_USER, ProbeOrder, Probing, RETRY};
 use crate::state::State;
-use nacre_auth::{Caps, CryptoKey};
+use nacre_auth::Caps;
 use nacre_mgr::probes::PoolProbe;
 use nacre_msg::LogPriority;
 use nacre_types::{AuthName, EntityKind, PoolId, Stamp, UTime, seconds};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::Duration;
-
-/// Id of the client that probes.
-pub const PROBE_USER: &str = "nacre-probe";
-/// Namespace that it may use, and nothing else. No object stays there.
-pub const PROBE_NAMESPACE: &str = ".nacre-probe";
-/// Pools that have failed are probed again after this time, so that nobody is told for long that they fail.
-const RETRY: Duration = Duration::from_secs(4);
-
-/// What is to be probed now.
-#[derive(Debug, Clone)]
-pub struct ProbeOrder {
-    /// Key of [`PROBE_USER`].
-    pub key: CryptoKey,
-    /// These pools only.
-    pub pools: Option<BTreeSet<PoolId>>,
-    /// Number of the round: of pools with very many PGs each has a part of them.
-    pub round: u64,
-    /// What is not answered by then has failed.
-    pub patience: Duration,
-}
-
-/// What this leader knows of its probes.
-#[derive(Debug, Default)]
-pub(crate) struct Probing {
-    /// When all pools are due.
-    due_at: Option<Stamp>,
-    /// When those are due that have failed.
-    retry_at: Stamp,
-    is_under_way: bool,
-    round: u64,
-    /// Why the last round could not begin.
-    pub(crate) error: Option<String>,
-}
 
 /// Between two rounds; zero where nobody wants any.
 pub(crate) fn interval(state: &State) -> Duration {

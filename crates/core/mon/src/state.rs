@@ -19,7 +19,7 @@ use crate::monmap::MonMaps;
 use crate::mutes::Health;
 use crate::osd::{OsdMaps, OsdMapsError};
 use crate::primaries::Primaries;
-use crate::probing::Probing;
+use crate::prober::Probing;
 use crate::quorum_view::QuorumView;
 use crate::recovery::Recovery;
 use crate::servicemap::ServiceMaps;

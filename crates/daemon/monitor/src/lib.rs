@@ -16,7 +16,7 @@
 //! | `vitals.rs`, `own_view.rs` | what monitors say of themselves, and how this one is |
 //! | `membership.rs`, `offline.rs` | monitors that come, go and move: while they run, and in stores of those that do not |
 //! | `recovery.rs` | what OSDs keep for the case that all monitors are lost: sealing it, and a store from it |
-//! | `probing.rs` | a client of its own that probes pools |
+//! | `probing.rs`, `probe_rounds.rs` | a client of its own that probes pools, when the leader wants it |
 //! | `exporter.rs`, `metrics.rs` | metrics of the active manager, by HTTP |
 //! | `page.rs`, `page/` | the active manager's web page |
 //! | `audit_file.rs` | the audit channel as a file |
@@ -39,6 +39,7 @@ mod offline;
 mod own_view;
 mod page;
 mod planted;
+mod probe_rounds;
 mod probing;
 mod quorum_view;
 mod recovery;

@@ -2,7 +2,6 @@
 //!
 //! Each round is a new client: it authenticates, gets the map and connects to OSDs as any other does.
 
-use crate::driver::Driver;
 use nacre_auth::{CryptoKey, Offer};
 use nacre_client::{Access, Client, Probe};
 use nacre_env::real::RealNet;
@@ -17,18 +16,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 /// What a round has found, or why there was none.
-type Outcome = Result<BTreeMap<PoolId, PoolProbe>, String>;
+pub(crate) type Outcome = Result<BTreeMap<PoolId, PoolProbe>, String>;
 
 /// A round, and where the cluster is.
-struct Round {
-    monitors: Vec<EntityAddr>,
-    order: ProbeOrder,
+pub(crate) struct Round {
+    pub(crate) monitors: Vec<EntityAddr>,
+    pub(crate) order: ProbeOrder,
 }
 
 /// The way to the thread, which begins with the first order and ends with this.
 pub(crate) struct Prober {
     name: String,
-    results: Mailbox<Outcome>,
+    pub(crate) results: Mailbox<Outcome>,
     sender: MailboxSender<Outcome>,
     thread: Option<SyncSender<Round>>,
     stop: Arc<AtomicBool>,
@@ -41,7 +40,8 @@ impl Prober {
         Self { name: format!("mon.{name}/probe"), results, sender, thread: None, stop: Arc::default() }
     }
 
-    fn give(&mut self, order: Round) -> Result<(), String> {
+    /// Hands a round to the thread, which is begun for the first one.
+    pub(crate) fn give(&mut self, order: Round) -> Result<(), String> {
         if self.thread.is_none() {
             let (orders, receiver) = sync_channel(1);
             let (sender, stop) = (self.sender.clone(), Arc::clone(&self.stop));
@@ -87,21 +87,5 @@ fn access(monitors: Vec<EntityAddr>, key: CryptoKey) -> Access {
         name: AuthName::new(EntityKind::CLIENT, PROBE_USER),
         key,
         modes: (Offer::secure_first(), Offer::crc_first()),
-    }
-}
-
-impl Driver {
-    /// Takes what the thread has found, and has it probe what is due.
-    pub(crate) fn follow_probes(&mut self) {
-        let Some(prober) = &mut self.prober else { return };
-        let (now, wall) = (self.clock.now(), self.clock.wall());
-        let results: Vec<Outcome> = prober.results.take().collect();
-        let Some(lead) = &mut self.lead else { return };
-        results.into_iter().for_each(|outcome| lead.mon.probed(outcome, now, wall));
-        let Some(order) = lead.mon.probe_order(now) else { return };
-        let monitors = self.monitors.map.mons.values().filter_map(|mon| mon.addrs.msgr2()).collect();
-        if let Err(error) = prober.give(Round { monitors, order }) {
-            lead.mon.probed(Err(error), now, wall);
-        }
     }
 }

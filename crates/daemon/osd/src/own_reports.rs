@@ -1,5 +1,5 @@
-//! [`OwnReports`]: what an OSD tells our monitor and not Ceph's: how long its device takes, which requests of clients are slow, and whom it
-//! has worked for.
+//! [`OwnReports`]: what an OSD tells our monitor and not Ceph's: how long its device takes, which requests of clients are slow, and
+//! which clients and images it has worked for.
 
 use crate::bill::BillWatch;
 use crate::device::DeviceWatch;

@@ -72,7 +72,7 @@ pub struct PoolProbe {
 /// Half of the probes took no longer, and 19 of 20; in microseconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Level {
-    /// The median.
+    /// Half of them took no longer, in microseconds.
     pub half_us: u64,
     /// The 95th percentile.
     pub most_us: u64,
@@ -103,7 +103,7 @@ pub struct Slowness {
     pub work: ProbeWork,
     /// In the last round.
     pub now: Level,
-    /// Usually.
+    /// In the rounds before, which it is compared with.
     pub past: Level,
 }
 

@@ -1,4 +1,4 @@
-//! [`BillWatch`]: what our monitor hears of whom this OSD has worked for.
+//! [`BillWatch`]: what our monitor hears of the clients and images that this OSD has worked for.
 
 use super::{BillSample, CLASSES};
 use crate::power::PowerMeter;
