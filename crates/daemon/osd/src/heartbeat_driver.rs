@@ -27,7 +27,7 @@ pub(crate) struct HeartbeatDriver {
     machine: Heartbeats,
     pub(crate) leases: Leases,
     links: BTreeMap<(OsdId, Side), Link>,
-    /// When a ping of each came last, whether we ping it or not; of OSDs that the map has up.
+    /// When a ping of each came last, whether we ping it or not; of OSDs for which the map has a place.
     heard: BTreeMap<OsdId, Heard>,
     effects: Vec<Effect>,
 }
@@ -128,7 +128,7 @@ impl HeartbeatDriver {
         self.machine.answers(now)
     }
 
-    /// The last ping of that OSD; `None` where none came since the map has it up.
+    /// The last ping of that OSD; `None` where none came yet.
     pub(crate) fn heard(&self, osd: OsdId) -> Option<&Heard> {
         self.heard.get(&osd)
     }
@@ -159,7 +159,7 @@ impl HeartbeatDriver {
         net: &mut NetCx<'_>,
     ) {
         let targets = heartbeat_targets(map, self.osd, sharers, count_min);
-        self.heard.retain(|osd, _| map.is_up(*osd));
+        self.heard.retain(|osd, _| has_place(map, *osd));
         let mut wanted: BTreeMap<(OsdId, Side), AddrVec> = BTreeMap::new();
         for target in &targets {
             let Some((back, front)) = target.addrs else { continue };
@@ -295,7 +295,7 @@ impl HeartbeatDriver {
             Err(error) => return tracing::error!(from, %error, "a peer's heartbeat does not decode"),
         };
         let (map, theirs) = (maps.newest(), ping.map_epoch);
-        if map.is_up(from) {
+        if has_place(map, from) {
             let segments = net.messenger.tcp_counts(conn).map_or(0, |counts| counts.received);
             self.heard.insert(from, Heard { at: net.now, conn, segments });
         }
@@ -354,6 +354,11 @@ impl HeartbeatDriver {
             }
         }
     }
+}
+
+/// Whether the map counts so far: what is kept of OSDs is no more than it has.
+fn has_place(map: &OsdMap, osd: OsdId) -> bool {
+    usize::try_from(osd).is_ok_and(|osd| osd < map.max_osd())
 }
 
 /// The answer to a ping, with a promise if we give one. It travels in a field for differences of clocks, which

@@ -85,7 +85,13 @@ mod tests {
     fn connections_with_one_osd_are_summed_up() {
         let mut ways = Ways::default();
         for (segments, resent, us) in [(100, 3, 80), (50, 2, 400)] {
-            ways.add(TcpCounts { segments, resent, duplicates: 1, round_trip: Duration::from_micros(us) });
+            ways.add(TcpCounts {
+                segments,
+                resent,
+                duplicates: 1,
+                received: 9,
+                round_trip: Duration::from_micros(us),
+            });
         }
         let shown = json!({ "connections": 2, "segments": 150, "resent": 5, "duplicates": 2, "round_trip_us_max": 400 });
         assert_eq!(ways.to_json(), shown);

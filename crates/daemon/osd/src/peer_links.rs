@@ -49,7 +49,7 @@ impl PeerLinks {
         std::mem::take(&mut self.links).into_values().for_each(|link| link.end(messenger));
     }
 
-    /// The connections there are, and to whom.
+    /// The connections there are, and the OSD at the other end of each.
     pub(crate) fn conns(&self) -> impl Iterator<Item = (OsdId, ConnId)> {
         self.links.iter().filter_map(|(osd, link)| Some((*osd, link.conn()?)))
     }

@@ -363,7 +363,7 @@ mod tests {
             object_misses: 2,
             log_bytes: 4096,
             device: [DeviceTotals { count: 3, spent_ns: 900, counts: [0; LATENCY_BUCKETS] }; 4],
-            free: FreeSpace::default(),
+            free: FreeSpace { bytes: 0, long_bytes: 0, runs: 0 },
         },
     };
 

@@ -98,12 +98,12 @@ pub struct FreeSpace {
     pub bytes: u64,
     /// What of it lies in pieces of 1 MiB or more.
     pub long_bytes: u64,
-    /// Pieces.
+    /// How many pieces it lies in.
     pub runs: u64,
 }
 
 impl FreeSpace {
-    /// Of both.
+    /// That of two stores together.
     #[must_use]
     pub const fn plus(self, other: Self) -> Self {
         Self {

@@ -95,34 +95,34 @@ while True:
 
 # Ways between OSDs: packets of one's control group to another's are dropped, `share` of 1000.
 GROUPS, TABLE = '/sys/fs/cgroup/unified', 'nacre_exam_%d' % os.getpid()
-def group(osd): return '%s_%d' % (TABLE, osd)
+def cgroup(osd): return '%s_%d' % (TABLE, osd)
 def nft(rules):
     # nft looks for control groups where they lie on machines with one hierarchy.
     script = 'mount --bind %s /sys/fs/cgroup 2>/dev/null; exec nft -f -' % GROUPS if os.path.isdir(GROUPS) else 'exec nft -f -'
     subprocess.run(['unshare', '-m', 'sh', '-c', script], input=rules, text=True, check=True)
-def groups():
+def enclose():
     root = GROUPS if os.path.isdir(GROUPS) else '/sys/fs/cgroup'
     for osd in range(OSDS):
-        os.makedirs('%s/%s' % (root, group(osd)), exist_ok=True)
+        os.makedirs('%s/%s' % (root, cgroup(osd)), exist_ok=True)
         line = open('/proc/%d/cmdline' % pid(osd), 'rb').read().split(b'\0')[:-1]
         before = pid(osd); os.kill(before, signal.SIGTERM)
         until('osd.%d ends' % osd, lambda: not os.path.exists('/proc/%d' % before), 30)
-        def enter(osd=osd): open('%s/%s/cgroup.procs' % (root, group(osd)), 'w').write(str(os.getpid()))
+        def enter(osd=osd): open('%s/%s/cgroup.procs' % (root, cgroup(osd)), 'w').write(str(os.getpid()))
         subprocess.Popen(line, preexec_fn=enter, start_new_session=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=open('%s/log/osd.%d.log' % (DIR, osd), 'ab'))
         until('osd.%d is back' % osd, lambda: ask('osd', 'dump')['osds'][osd]['up'] == 1 and os.path.exists('%s/run/osd.%d.pid' % (DIR, osd)), 60)
 def drop(source, target, share):
     chance_of = '' if share >= 1000 else 'numgen random mod 1000 < %d' % share
     nft('''table inet %s { chain out { type filter hook output priority 0; socket cgroupv2 level 1 "%s" meta mark set 0x6e61; }
       chain in { type filter hook input priority 0; meta mark 0x6e61 socket cgroupv2 level 1 "%s" %s drop; }
-    }''' % (TABLE, group(source), group(target), chance_of))
+    }''' % (TABLE, cgroup(source), cgroup(target), chance_of))
 def undrop(): subprocess.run(['nft', 'delete', 'table', 'inet', TABLE], stderr=subprocess.DEVNULL)
-def ungroup():
+def release():
     undrop()
     root = GROUPS if os.path.isdir(GROUPS) else '/sys/fs/cgroup'
     for osd in range(OSDS):
         try:
-            for process in open('%s/%s/cgroup.procs' % (root, group(osd))).read().split(): open(root + '/cgroup.procs', 'w').write(process)
-            os.rmdir('%s/%s' % (root, group(osd)))
+            for process in open('%s/%s/cgroup.procs' % (root, cgroup(osd))).read().split(): open(root + '/cgroup.procs', 'w').write(process)
+            os.rmdir('%s/%s' % (root, cgroup(osd)))
         except OSError: pass
 
 def clean():
@@ -193,13 +193,15 @@ class FewPgs(Fault):
     def back(self): ceph('osd', 'pool', 'rm', 'exam', 'exam', '--yes-i-really-really-mean-it'); pool(64)
 
 class Recovery(Fault):
+    # So that it lasts until it is looked at.
+    by = staticmethod(lambda: doctor(2)); settle = 0
     SLOW = ('osd_recovery_max_active', 'osd_max_backfills', 'nacre_recovery_client_latency_target_ms')
-    def __init__(self): self.osd, self.objects = chance.randrange(OSDS), chance.choice([400, 800, 1200]); self.words = 'osd.%d is out, %d objects of 64 KiB' % (self.osd, self.objects); self.wanted = [('background', 'copies of objects are being made')]
+    def __init__(self): self.osd, self.objects = chance.randrange(OSDS), chance.choice([1500, 2000, 3000]); self.words = 'osd.%d is out, %d objects of 64 KiB' % (self.osd, self.objects); self.wanted = [('background', 'copies of objects are being made')]
     def make(self):
         io = cluster.open_ioctx('exam')
         for nth in range(self.objects): io.write_full('bulk%d' % nth, os.urandom(65536))
         io.close()
-        [ceph('config', 'set', 'osd', name, '1') for name in self.SLOW]; ceph('osd', 'out', str(self.osd)); time.sleep(3)
+        [ceph('config', 'set', 'osd', name, '1') for name in self.SLOW]; ceph('osd', 'out', str(self.osd)); time.sleep(1)
     def back(self): [ceph('config', 'rm', 'osd', name) for name in self.SLOW]; ceph('osd', 'in', str(self.osd)); time.sleep(3)
 
 class Scrub(Fault):
@@ -258,8 +260,8 @@ def look(faults, within):
     for fault in faults: fault.make()
     time.sleep(max(fault.settle for fault in faults))
     report = faults[0].by()
-    for fault in reversed(faults): fault.back()
     named = shown(report)[:within]
+    for fault in reversed(faults): fault.back()
     right = all(any(check == wanted and subject.startswith(words) for wanted, words in fault.wanted for check, subject in named) for fault in faults)
     row = ('right' if right else 'WRONG', ' + '.join('%s: %s' % (type(fault).__name__, fault.words) for fault in faults), ' | '.join('%s: %s' % one for one in named[:within]) or 'nothing')
     print('%s; %s; named: %s' % row, flush=True)

@@ -70,7 +70,7 @@ fn the_right_cause_is_named_first() {
         r#"
 load = None
 try:
-    alone(FewPgs()); load = Load(8); groups(); well()
+    alone(FewPgs()); load = Load(8); enclose(); well()
     if known: alone(Build())
     for fault in (SlowDevice, Stalls, Lossy, Recovery, Scrub, Noisy, SlowClient, Fill, Host):
         calm(); alone(fault())
@@ -83,7 +83,7 @@ try:
     print('%d of %d looks without a fault named nothing' % (sum(quiet), len(quiet)), flush=True)
     assert sum(rows) >= len(rows) - 1 and len(rows) >= 12 and all(pairs) and all(quiet), (rows, pairs, quiet)
 finally:
-    ungroup()
+    release()
 "#,
     );
 }

@@ -16,7 +16,7 @@ const STILL_COMES_MAX: f64 = 2.0;
 /// Segments in the window from which on losses are a share of something.
 const SEGMENTS_MIN: f64 = 50.0;
 const LOST_MIN: f64 = 5.0;
-/// Of segments.
+/// The part of a way's segments that may be lost before it is named.
 const LOSS_SHARE: f64 = 0.005;
 /// So many times the losses of the other ways.
 const LOSS_TIMES: f64 = 4.0;

@@ -142,7 +142,7 @@ pub(super) fn check(facts: &Facts, all: &BTreeMap<OsdId, Watched>, report: &mut 
         compared += usize::from(!of_osd.is_empty());
         let worst =
             of_osd.into_iter().filter(|slow| slow.times > 0.0).max_by(|a, b| a.times.total_cmp(&b.times));
-        worst.into_iter().for_each(|worst| drop(slow.insert(*osd, worst)));
+        slow.extend(worst.map(|worst| (*osd, worst)));
     }
     if compared == 0 {
         let why = format!(

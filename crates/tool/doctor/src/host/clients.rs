@@ -43,7 +43,7 @@ struct Thread {
 pub(crate) struct ClientProcess {
     pub(crate) pid: u32,
     pub(crate) comm: String,
-    /// With OSDs.
+    /// Its connections with OSDs.
     pub(crate) connections: usize,
     /// The name of the thread that had most to do.
     pub(crate) thread: String,
