@@ -29,7 +29,7 @@ pub(super) struct Settings {
 /// Indices of values that are the first after a change, in order.
 pub(super) fn changes(values: &[f64], settings: &Settings) -> Vec<usize> {
     let mut random = Random::new(settings.seed);
-    let (mut open, mut found) = (vec![0..values.len()], Vec::new());
+    let (mut open, mut found) = (Vec::from_iter(std::iter::once(0..values.len())), Vec::new());
     while let Some(part) = open.pop() {
         let Some(part_values) = values.get(part.clone()) else { continue };
         let Some((at, energy)) = best_cut(part_values) else { continue };

@@ -48,7 +48,7 @@ impl Machine {
     /// One of these rounds.
     pub(crate) fn round(&mut self, round: usize, planted: f64) -> [Pair; 2] {
         [0, 1].map(|half| {
-            let a_first = (round + half) % 2 == 0;
+            let a_first = (round + half).is_multiple_of(2);
             let (first, second) = (self.run(), self.run());
             let log_ratio = if a_first { second - first } else { first - second };
             Pair { log_ratio: log_ratio + planted.ln_1p(), a_first }
