@@ -440,14 +440,16 @@ pub(super) fn check_pg_num(state: &mut State, id: PoolId, wanted: i64) -> Result
 pub(crate) fn change_pg_num(state: &mut State, id: PoolId, wanted: i64) -> Result<bool, Failure> {
     let Some(pg_num) = check_pg_num(state, id, wanted)? else { return Ok(false) };
     let Some(pool) = state.osd.change_pool(id) else { return Ok(false) };
+    // As in Ceph: placement follows, unless an operator has given it a number of its own.
+    let follows = pool.pgp_num_target == pool.pg_num_target || pool.pg_autoscale_mode != AutoscaleMode::Off;
     pool.pg_num_target = pg_num;
     pool.pgp_num_target = pool.pgp_num_target.min(pg_num);
-    if pool.pg_autoscale_mode != AutoscaleMode::Off {
-        pool.pgp_num_target = pg_num; // upwards, too, while PGs are still being merged
-    }
     if pool.pg_autoscale_mode == AutoscaleMode::Off {
         // Downwards it goes one PG at a time: see `OsdMaps::shrink_pools`.
         state.osd.grow_pool(id);
+    }
+    if follows && let Some(pool) = state.osd.change_pool(id) {
+        pool.pgp_num_target = pg_num; // at its pace, once the PGs are divided: see `OsdMaps::pace_pools`
     }
     Ok(true)
 }

@@ -239,6 +239,36 @@ fn a_pool_gets_more_groups_once_the_first_are_made() {
     world.check();
 }
 
+/// As in Ceph: placement follows, unless an operator has given it a number of its own.
+#[test]
+fn placement_follows_the_number_of_pgs() {
+    let (mut world, admin) = world_with_pool();
+    let osd = world.connect("osd.0");
+    let all = world.map().pools[&1].pg_num;
+    for seed in 0..all {
+        world.message(osd, 0, OsdPgCreated { version: 0, pg: PgId::new(1, seed) });
+    }
+    let set = |world: &mut World, var: &str, number: u32| {
+        let command = format!(r#"{{"prefix":"osd pool set","pool":"p","var":"{var}","val":"{number}"}}"#);
+        assert_eq!(world.ask(admin, &command).map(|ack| ack.result), Some(0));
+    };
+    let numbers = |world: &World| {
+        let pool = &world.map().pools[&1];
+        (pool.pg_num, pool.pgp_num, pool.pgp_num_target)
+    };
+    set(&mut world, "pg_num", 2 * all);
+    assert_eq!(numbers(&world), (2 * all, all, 2 * all), "PGs are divided before they move");
+    for _ in 0..40 {
+        let now = world.map().epoch;
+        report(&mut world, osd, |stat| stat.reported_epoch = now);
+        world.pass(Duration::from_secs(2));
+    }
+    assert_eq!(numbers(&world), (2 * all, 2 * all, 2 * all));
+    set(&mut world, "pgp_num", all);
+    set(&mut world, "pg_num", 2 * all + 1);
+    assert_eq!(numbers(&world), (2 * all + 1, all, all), "the operator's own");
+}
+
 #[test]
 fn trimmed_snapshots_leave_the_queue_and_quotas_close_the_pool() {
     let (mut world, admin) = world_with_pool();
