@@ -89,8 +89,8 @@ pub struct Power {
     pub source: PowerSource,
 }
 
-/// 1 is [`PowerSource::Measured`], 2 [`PowerSource::Model`]; anything else is read as [`PowerSource::Unknown`]: what cannot be read ends the
-/// session of the OSD that says it.
+/// 1 is [`PowerSource::Measured`], 2 [`PowerSource::Model`]; anything else is read as [`PowerSource::Unknown`]: what cannot be read ends
+/// the session of the OSD that says it.
 impl Encode for Power {
     fn encode(&self, w: &mut Writer) {
         w.envelope(1, 1, |w| {

@@ -136,8 +136,8 @@ impl<'a> Probe<'a> {
         Ok(())
     }
 
-    /// One round over these pools, or all; of a pool with very many PGs, the `round`th part. Of pools that take no writes at the moment, and of
-    /// those that stop to meanwhile, nothing is found out: neither answers nor faults.
+    /// One round over these pools, or all; of a pool with very many PGs, the `round`th part. Of pools that take no writes at the moment,
+    /// and of those that stop to meanwhile, nothing is found out: neither answers nor faults.
     ///
     /// # Errors
     /// [`ProbeError`].
