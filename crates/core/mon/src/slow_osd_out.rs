@@ -14,6 +14,8 @@ use nacre_maps::{OsdMap, WEIGHT_ONE, flags};
 use nacre_msg::LogPriority;
 use nacre_types::{OsdId, UTime};
 
+const TOO_FULL: u32 = flags::osd::BACKFILLFULL | flags::osd::FULL;
+
 /// Why an OSD cannot be out now.
 fn obstacle(state: &State, map: &OsdMap, osd: OsdId) -> Option<String> {
     if map.has_flag(flags::osdmap::NOOUT) || has_osd_flag(map, osd, flags::osd::NOOUT) {
@@ -34,14 +36,19 @@ fn obstacle(state: &State, map: &OsdMap, osd: OsdId) -> Option<String> {
     no_room(state, map, osd).or_else(|| no_place(state, map, osd))
 }
 
-/// The others would be nearly full with what it has.
+/// The others of its device class would be nearly full with what it has, or one of them is too full to take anything.
 #[expect(clippy::cast_precision_loss, reason = "a ratio for thresholds")]
 fn no_room(state: &State, map: &OsdMap, osd: OsdId) -> Option<String> {
-    let inside = map.osds().filter(|osd| map.is_in(*osd));
+    let class = map.crush.item_class_name(osd);
+    let inside = map.osds().filter(|osd| map.is_in(*osd) && map.crush.item_class_name(*osd) == class);
     let fills: Option<Vec<(OsdId, i64, i64)>> = inside
         .map(|osd| state.stats.pgs.osd(osd).map(|stat| (osd, stat.statfs.total, stat.statfs.available)))
         .collect();
     let Some(fills) = fills else { return Some("an OSD has not said yet how full it is".to_owned()) };
+    let backfillfull = map.osds().find(|osd| map.state(*osd) & TOO_FULL != 0);
+    if let Some(full) = backfillfull {
+        return Some(format!("osd.{full} is too full to be copied to"));
+    }
     // What a peer reports is bounded, and there are a few thousand of them.
     let used: i64 = fills.iter().map(|(_, total, available)| total.saturating_sub(*available)).sum();
     let total: i64 = fills.iter().filter(|(other, ..)| *other != osd).map(|(_, total, _)| *total).sum();

@@ -137,6 +137,13 @@ impl SlowOsds {
         }
     }
 
+    /// An operator has marked the OSD out, or given it no weight: it is not marked in by itself.
+    pub(crate) fn operator_put_out(&mut self, osd: OsdId) {
+        if self.measure(osd).is_some_and(|measure| matches!(measure.out, MarkedOut::ByUs(_))) {
+            self.set_out(osd, MarkedOut::Overruled);
+        }
+    }
+
     /// Notes what is done about an OSD.
     pub(crate) fn set(&mut self, osd: OsdId, measure: Measure) {
         self.measures.update(|measures| measures.insert(osd, measure));

@@ -28,6 +28,9 @@ pub(crate) struct PowerMeter {
     zones: BTreeMap<String, u64>,
 }
 
+/// Between two samples: of less a figure would be noise, and in more a counter may have begun anew twice.
+const SECONDS: std::ops::RangeInclusive<f64> = 0.5..=30.0;
+
 impl PowerMeter {
     /// What the machine drew on average since this was called last; `None` the first time, and where nobody wants to know.
     pub(crate) fn sample(&mut self, options: &Values) -> Option<Power> {
@@ -48,7 +51,7 @@ impl PowerMeter {
         let before = self.uptime.replace(uptime);
         let (zones, used_uj) = self.read_zones(root);
         self.zones = zones;
-        let seconds = before.map(|before| uptime.0 - before.0).filter(|seconds| *seconds >= 0.5)?;
+        let seconds = before.map(|before| uptime.0 - before.0).filter(|seconds| SECONDS.contains(seconds))?;
         let idle = before.map(|before| uptime.1 - before.1).unwrap_or_default();
         match used_uj {
             Some(used_uj) => Some(power(used_uj as f64 / 1e6 / seconds, PowerSource::Measured)),
@@ -66,7 +69,7 @@ impl PowerMeter {
         let (mut zones, mut used_uj) = (BTreeMap::new(), None);
         for (name, folder) in packages(&root.join("sys/class/powercap")) {
             let number = |file: &str| fs::read_to_string(folder.join(file)).ok()?.trim().parse::<u64>().ok();
-            let Some(now) = number("energy_uj") else { continue };
+            let Some(now) = number("energy_uj") else { return (zones, None) };
             if let Some(before) = self.zones.get(&name) {
                 // It begins anew behind its largest value, within a minute under load.
                 let range = number("max_energy_range_uj").unwrap_or(0);
@@ -105,15 +108,9 @@ fn uptime(text: &str) -> Option<Uptime> {
     Some((numbers.next()?, numbers.next()?))
 }
 
-/// How many processors are online, by a list as `0-3,8`.
+/// How many processors are online.
 fn processors(root: &Path) -> Option<u32> {
-    let text = fs::read_to_string(root.join("sys/devices/system/cpu/online")).ok()?;
-    let range = |part: &str| {
-        let (first, last) = part.split_once('-').unwrap_or((part, part));
-        let (first, last): (u32, u32) = (first.parse().ok()?, last.parse().ok()?);
-        last.checked_sub(first).map(|more| more.saturating_add(1))
-    };
-    text.trim().split(',').map(range).sum()
+    nacre_env::processors_of(&fs::read_to_string(root.join("sys/devices/system/cpu/online")).ok()?)
 }
 
 #[cfg(test)]

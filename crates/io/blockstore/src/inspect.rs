@@ -66,6 +66,9 @@ pub struct BadRecord {
     pub reason: String,
     /// Whether the store is whole without it, but for that object.
     pub removable: bool,
+    /// Of an object, and of a name without one: the key of the name, and whether its collection is there still. In one that was made again
+    /// another object may have the name.
+    pub name: Option<(Bytes, bool)>,
 }
 
 /// Reads all of the metadata and says what is wrong with it. Empty: the store opens, unless its log is damaged.
@@ -77,8 +80,9 @@ pub fn bad_metadata(disk: &mut dyn Disk, kv: &dyn KvStore) -> Result<Vec<BadReco
     let StoredState { state, is_version_1 } = State::load(kv, &superblock)?;
     let mut audit = Audit::new(superblock.data, state.next_id, is_version_1);
     scan(kv, prefix::COLLECTION, |key, value| {
-        let read = kv_schema::decode_spg(key.clone()).and_then(|_| kv_schema::decode_collection(value));
-        audit.note(prefix::COLLECTION, &key, "collection", read);
+        let read = kv_schema::decode_spg(key.clone())
+            .and_then(|at| Ok(Keyspace { at, number: kv_schema::decode_collection(value)?.1 }));
+        audit.live.extend(audit.note(prefix::COLLECTION, &key, "collection", read));
     })?;
     scan(kv, prefix::LOG, |key, value| {
         audit.note(prefix::LOG, &key, "log", kv_schema::check_log_pair(key.clone(), value));
@@ -141,16 +145,23 @@ pub fn recount_free_space(kv: &mut dyn KvStore) -> Result<bool, OpenError> {
 pub fn remove_metadata(kv: &mut dyn KvStore, records: &[BadRecord]) -> Result<usize, OpenError> {
     let mut keys: BTreeSet<Bytes> = BTreeSet::new();
     let mut batch = KvBatch::default();
+    let removed: BTreeSet<&[u8]> = records.iter().map(|record| record.key.as_ref()).collect();
+    // What a damaged record says is its omap may be another object's.
+    let mut omaps_of_others = BTreeSet::new();
+    objects::each::<OpenError>(kv, |found| {
+        if !removed.contains(whole(prefix::OBJECT, &found.key).as_ref())
+            && let Ok(object) = found.decode()
+        {
+            omaps_of_others.insert(object.onode.omap);
+        }
+        Ok(())
+    })?;
     for record in records.iter().filter(|record| record.removable) {
         keys.insert(record.key.clone());
         if record.key.first() != Some(&prefix::OBJECT) {
             continue;
         }
-        let name = match &record.object {
-            Some((at, name)) => Some(kv_schema::name_key(&keyspace_of(kv, at)?, name)),
-            None => None,
-        };
-        keys.extend(name.filter(|key| matches!(kv.get(key), Ok(Some(_)))));
+        keys.extend(record.name.iter().map(|(key, _)| key.clone()));
         if kv_schema::is_object_key(&record.key) {
             // With the pages of its blocks.
             keys.extend(kv.scan_prefix(&record.key)?.into_iter().map(|(key, _)| key));
@@ -158,6 +169,7 @@ pub fn remove_metadata(kv: &mut dyn KvStore, records: &[BadRecord]) -> Result<us
         if let (Ok(id), Some(value)) = (kv_schema::decode_number(record.key.slice(1..)), kv.get(&record.key)?)
             && let Ok((_, omap)) = Onode::claimed(id, value)
             && omap != 0
+            && !omaps_of_others.contains(&omap)
         {
             keys.extend(omap_keys(kv, omap, &mut batch)?);
         }
@@ -186,18 +198,12 @@ fn omap_keys(kv: &dyn KvStore, omap: u64, batch: &mut KvBatch) -> Result<Vec<Byt
     Ok(keys)
 }
 
-/// Where a collection has its names, as far as it can be read.
-fn keyspace_of(kv: &dyn KvStore, at: &SpgId) -> Result<Keyspace, OpenError> {
-    let value = kv.get(&kv_schema::collection_key(at))?;
-    let number =
-        value.and_then(|value| kv_schema::decode_collection(value).ok()).map_or(0, |(_, number)| number);
-    Ok(Keyspace { at: *at, number })
-}
-
 struct Audit {
     area: Run,
     next_id: u64,
     is_version_1: bool,
+    /// Keyspaces of the collections that are there.
+    live: BTreeSet<Keyspace>,
     /// By number, with the key of the name; each is taken out when its object is seen.
     named: BTreeMap<u64, (Bytes, (SpgId, HObject))>,
     names: BTreeSet<(SpgId, HObject)>,
@@ -209,7 +215,7 @@ struct Audit {
 impl Audit {
     fn new(area: Run, next_id: u64, is_version_1: bool) -> Self {
         let (named, names, omaps) = (BTreeMap::new(), BTreeSet::new(), BTreeSet::new());
-        Self { area, next_id, is_version_1, named, names, omaps, bad: Vec::new() }
+        Self { area, next_id, is_version_1, live: BTreeSet::new(), named, names, omaps, bad: Vec::new() }
     }
 
     fn push(&mut self, record: BadRecord) {
@@ -227,7 +233,7 @@ impl Audit {
     ) -> Option<T> {
         let noted = read.map_err(|error| {
             let (key, reason) = (whole(prefix, key), error.to_string());
-            self.push(BadRecord { key, kind, object: None, reason, removable: false });
+            self.push(BadRecord { key, kind, object: None, reason, removable: false, name: None });
         });
         noted.ok()
     }
@@ -251,13 +257,15 @@ impl Audit {
                 }
             }
         };
-        self.push(BadRecord { key: whole, kind: "name", object, reason, removable: true });
+        self.push(BadRecord { key: whole, kind: "name", object, reason, removable: true, name: None });
     }
 
     fn names_without_object(&mut self) {
         for (id, (key, object)) in std::mem::take(&mut self.named) {
             let reason = format!("there is no object {id}");
-            self.push(BadRecord { key, kind: "name", object: Some(object), reason, removable: true });
+            let name = Some((key.clone(), self.is_live(&key)));
+            let object = Some(object);
+            self.push(BadRecord { key, kind: "name", object, reason, removable: true, name });
         }
     }
 
@@ -265,8 +273,12 @@ impl Audit {
         let number = records.number();
         let claimed =
             number.clone().and_then(|id| Onode::claimed(id, records.own.clone().unwrap_or_default())).ok();
-        let mut named = number.as_ref().ok().and_then(|id| self.named.remove(id)).map(|(_, object)| object);
+        let (mut name_key, mut named) = number.as_ref().ok().and_then(|id| self.named.remove(id)).unzip();
         if let Some((name, omap)) = claimed {
+            if let (None, Some((at, name))) = (&named, &name) {
+                // Of format 1, which has no names beside the objects.
+                name_key = Some(kv_schema::name_key(&Keyspace::from(*at), name));
+            }
             named = named.or(name);
             self.omaps.insert(omap);
         }
@@ -280,8 +292,15 @@ impl Audit {
                 object: named,
                 reason,
                 removable: true,
+                name: name_key.map(|key| (key.clone(), self.is_live(&key))),
             }),
         }
+    }
+
+    /// Whether a name is one of a collection that is there.
+    fn is_live(&self, name_key: &Bytes) -> bool {
+        let prefix = name_key.first().copied().unwrap_or_default();
+        Keyspace::decode(prefix, name_key.slice(1..)).is_ok_and(|space| self.live.contains(&space))
     }
 
     fn judge(&self, id: u64, records: &Records, named: Option<&(SpgId, HObject)>) -> Result<(), String> {
@@ -308,7 +327,7 @@ impl Audit {
             Err(error) => error.to_string(),
         };
         let key = whole(prefix::OMAP, key);
-        self.push(BadRecord { key, kind: "omap", object: None, reason, removable: true });
+        self.push(BadRecord { key, kind: "omap", object: None, reason, removable: true, name: None });
     }
 
     /// Omaps without an object are there for copies that are made from them, and each copy is for an object in the end.
@@ -322,7 +341,14 @@ impl Audit {
                 None => continue,
             };
             let key = kv_schema::copy_key(*target);
-            self.push(BadRecord { key, kind: "copy of an omap", object: None, reason, removable: false });
+            self.push(BadRecord {
+                key,
+                kind: "copy of an omap",
+                object: None,
+                reason,
+                removable: false,
+                name: None,
+            });
         }
     }
 
@@ -333,7 +359,7 @@ impl Audit {
             Err(error) => error.to_string(),
         };
         let key = whole(prefix::HIDDEN, key);
-        self.push(BadRecord { key, kind: "hidden key", object: None, reason, removable: true });
+        self.push(BadRecord { key, kind: "hidden key", object: None, reason, removable: true, name: None });
     }
 }
 

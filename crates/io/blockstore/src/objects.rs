@@ -21,7 +21,7 @@ pub(crate) fn encode(
     batch: &mut KvBatch,
     onode: &Onode,
     period: Period,
-    mut home: impl FnMut(u32) -> Option<DeviceBlock>,
+    mut home: impl FnMut(u32) -> DeviceBlock,
 ) -> usize {
     let (mut first_page, mut looked_at) = (PageBlocks::new(), 0);
     for page in onode.blocks.to_store(period) {
@@ -35,7 +35,7 @@ pub(crate) fn encode(
         looked_at += slots.len();
         let place = |(at, slot): (u32, &Option<Slot>)| match slot.as_ref()? {
             Slot::Device(device) => Some((at, *device)),
-            Slot::Memory(_) => Some((at, home(number * PAGE_BLOCKS + at)?)),
+            Slot::Memory(_) => Some((at, home(number * PAGE_BLOCKS + at))),
         };
         let blocks: PageBlocks = (0..).zip(slots).filter_map(place).collect();
         if number == INLINE_PAGE {

@@ -93,6 +93,34 @@ impl Onode {
         Bytes::copy_from_slice(w.as_slice())
     }
 
+    /// As programs wrote it that knew format 2, of an object whose blocks are all at home.
+    #[cfg(test)]
+    pub(crate) fn encode_format_2(&self) -> Bytes {
+        let blocks: Vec<_> =
+            self.blocks.iter().filter_map(|(index, slot)| Some((index, slot.device()?))).collect();
+        let mut w = Writer::new();
+        w.envelope(2, 2, |w| {
+            w.blob(&self.meta);
+            w.u64(self.size);
+            w.u64(self.omap);
+            w.u64(self.omap_bytes);
+            w.blob(&self.omap_header);
+            w.count(self.attrs.len());
+            for (name, value) in self.attrs.iter() {
+                w.blob(name);
+                w.blob(value);
+            }
+            w.count(blocks.len());
+            for (index, device) in blocks {
+                w.u32(index);
+                w.u32(device.block);
+                w.count(1);
+                w.u32(device.crc);
+            }
+        });
+        w.finish()
+    }
+
     /// Whether it is of a version that has its blocks in pages.
     pub(crate) fn is_paged(value: &Bytes) -> bool {
         value.first().is_some_and(|version| *version >= PAGED_VERSION)

@@ -186,6 +186,7 @@ impl Table {
     /// Entries changed since the cut, and about their bytes.
     pub(crate) fn changed(&self) -> (usize, usize) {
         let entries = self.pairs.mutable().len() + self.onodes.mutable().len() + self.log.mutable().len();
+        let entries = entries + self.dead_prefixes.len();
         (entries, self.pairs.bytes().0 + self.onodes.bytes().0 + self.log.bytes().0)
     }
 

@@ -11,6 +11,7 @@ mod long;
 mod memory;
 mod metadata;
 mod model;
+mod older;
 mod once;
 mod random;
 mod removal;

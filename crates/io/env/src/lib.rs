@@ -17,5 +17,5 @@ pub use cpu_times::CpuTimes;
 pub use disk::{Disk, DiskCompletion, DiskError, DiskTag, Durability};
 pub use entropy::SystemEntropy;
 pub use file::{File, FileRoom};
-pub use machine_load::MachineLoad;
+pub use machine_load::{MachineLoad, processors_of};
 pub use net::{ListenerId, Net, NetEvent, SocketId, TcpCounts, Wake};

@@ -279,7 +279,7 @@ impl Core {
         durability: Durability,
         reopening: Reopening,
     ) -> Result<(), redb::Error> {
-        let mut begun = self.progress.begin(batch.ops().len());
+        let mut begun = self.progress.begin(batch.ops().len() + batch.prefixes().len());
         let database = self.database();
         let mut transaction = database.as_ref().ok_or(redb::Error::PreviousIo)?.database.begin_write()?;
         transaction.set_quick_repair(reopening == Reopening::Quick);
@@ -289,12 +289,16 @@ impl Core {
         })?;
         {
             let mut table = transaction.open_table(TABLE)?;
+            let turn = Turn::default();
             for prefix in batch.prefixes() {
                 let end = end_of_prefix(prefix);
                 let end = end.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
-                table.retain_in::<&[u8], _>((Bound::Included(prefix.as_ref()), end), |_, _| false)?;
+                table.retain_in::<&[u8], _>((Bound::Included(prefix.as_ref()), end), |_, value| {
+                    turn.spend(OP_COST_BYTES + value.len());
+                    false
+                })?;
+                self.progress.changed();
             }
-            let turn = Turn::default();
             for (key, value) in batch.ops() {
                 turn.spend(OP_COST_BYTES + value.as_ref().map_or(0, Bytes::len));
                 match value {

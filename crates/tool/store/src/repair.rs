@@ -135,7 +135,8 @@ fn said_of(record: &BadRecord) -> String {
 fn reopen(target: &Target, removed: &[BadRecord]) -> Result<Vec<String>> {
     let (mut store, mount) = target.open()?;
     let mut done = Vec::new();
-    for (at, name) in removed.iter().filter_map(|record| record.object.as_ref()) {
+    let lost = removed.iter().filter(|record| record.name.as_ref().is_some_and(|(_, is_live)| *is_live));
+    for (at, name) in lost.filter_map(|record| record.object.as_ref()) {
         if store.shape(at, name).is_some() {
             let txn = Transaction { collection: *at, ops: vec![Op::Remove(name.clone())] };
             store.submit(txn, StoreToken::without_pg(0))?;

@@ -144,6 +144,7 @@ pub(super) fn set_state(call: &mut Call<'_>, osd: OsdId, bits: u32, on: bool) {
 
 fn out(call: &mut Call<'_>) -> Answer {
     each(call, "out", |call, osd| {
+        call.state.slow_osds.operator_put_out(osd);
         let map = call.state.osd.upcoming();
         if !map.is_in(osd) {
             return None;
@@ -205,6 +206,9 @@ fn reweight(call: &mut Call<'_>) -> Answer {
     let id = call.args.int("id");
     let osd = existing(call.state.osd.upcoming(), id)?;
     let weight = fixed_point(share);
+    if weight == 0 {
+        call.state.slow_osds.operator_put_out(osd);
+    }
     if call.state.osd.upcoming().weight(osd) != weight {
         call.state.osd.change().new_weight.insert(osd, weight);
     }

@@ -545,11 +545,18 @@ fn option_value(change: &Change<'_>, kind: PoolOptionKind) -> Result<PoolOption,
         PoolOptionKind::Int => change.int().map(PoolOption::Int),
         PoolOptionKind::Float => match change.float()? {
             value if value < 0.0 => fail(Errno::EINVAL, format!("{} cannot be negative", change.var)),
+            value if change.var.ends_with("_interval") && value > INTERVAL_SECONDS_MAX => {
+                let var = change.var;
+                fail(Errno::EINVAL, format!("{var} is in seconds, at most {INTERVAL_SECONDS_MAX}"))
+            }
             value => Ok(PoolOption::Float(value)),
         },
         PoolOptionKind::Text => Ok(PoolOption::Text(change.text.to_owned())),
     }
 }
+
+/// As of options: 30 years, so that it can be added to any time.
+const INTERVAL_SECONDS_MAX: f64 = 1e9;
 
 /// Ceph's number for CRC-32C. `Checksummer::CSUM_CRC32C` at v16.2.15.
 const CSUM_CRC32C: i64 = 4;

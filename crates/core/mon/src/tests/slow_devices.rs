@@ -321,6 +321,21 @@ fn an_operator_who_marks_a_slow_osd_in_has_the_last_word() {
     assert_eq!(cluster.weight(7), WEIGHT_ONE);
 }
 
+#[test]
+fn an_osd_that_an_operator_has_marked_out_meanwhile_stays_out() {
+    for command in [r#"{"prefix":"osd out","ids":["4"]}"#, r#"{"prefix":"osd reweight","id":4,"weight":0.0}"#]
+    {
+        let mut cluster = Cluster::new(9);
+        cluster.set_option("nacre_slow_device_out_after", "15");
+        cluster.serve(10);
+        cluster.pass(90, &[4]);
+        assert_eq!(cluster.weight(4), 0);
+        cluster.ask_quietly(command);
+        cluster.pass(300, &[]);
+        assert_eq!((cluster.check(), cluster.weight(4)), (None, 0), "{command}");
+    }
+}
+
 /// With three hosts and three copies there is no other place.
 #[test]
 fn no_pg_loses_a_copy_because_an_osd_is_slow() {

@@ -55,11 +55,11 @@ impl ScrubIntervals {
         let is_late = last.after(self.longest) <= wall;
         let deep_at = next_place(last_deep, self.deep, place(pg));
         if deep_at <= wall && !held.1 {
-            let is_late = is_late || last_deep.after(self.deep + self.deep / 4) <= wall;
+            let is_late = is_late || last_deep.after(self.deep.saturating_add(self.deep / 4)) <= wall;
             return Some(ScrubDue { since: deep_at, is_deep: true, is_late });
         }
         let spread = share(self.shallow / 2, place(pg));
-        let at = last.after(self.shallow + spread).min(last.after(self.longest));
+        let at = last.after(self.shallow.saturating_add(spread)).min(last.after(self.longest));
         (at <= wall && !held.0).then_some(ScrubDue { since: at, is_deep: false, is_late })
     }
 }

@@ -239,7 +239,9 @@ impl Bill {
 
     /// A turn ends: shares out what the thread has used since the last reading, if that was a while ago. `thread_ns` reads its clock.
     pub(crate) fn turn_ended(&mut self, now: Stamp, thread_ns: impl FnOnce() -> Option<u64>) {
-        if self.is_on && now.since(self.read_at) >= READ_INTERVAL {
+        // To share out costs as many rows: the more there are, the rarer.
+        let interval = READ_INTERVAL * (1 + u32::try_from(self.rows.len() / 64).unwrap_or(0));
+        if self.is_on && now.since(self.read_at) >= interval {
             self.read_at = now;
             if let Some(thread_ns) = thread_ns() {
                 self.share_out(thread_ns);

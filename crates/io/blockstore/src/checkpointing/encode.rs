@@ -25,15 +25,16 @@ impl BlockStore {
             match onode {
                 Some(onode) => {
                     entries += objects::encode(batch, onode, *period, |index| {
-                        let home = homes_left.next()?;
+                        let home = homes_left.next().expect("each block in memory has a home");
                         assert_eq!((home.object, home.index), (*id, index), "homes are in order");
-                        Some(home.target)
+                        home.target
                     });
                 }
                 None => batch.delete(kv_schema::object_key(*id)),
             }
         }
         let home = homes.len() - homes_left.len();
+        assert!(next.is_some() || home == homes.len(), "each home is that of a block of an object");
         checkpoint.stage = next.map_or(Stage::Pairs { last: None }, |from| Stage::Objects { from, home });
         true
     }

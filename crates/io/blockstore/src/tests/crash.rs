@@ -88,10 +88,11 @@ pub(super) fn verify(
 }
 
 fn run(seed: u64, options: Options) -> Result<(), String> {
-    run_on(seed, Rig::new(seed, 4 << 20, options))
+    run_on(seed, Rig::new(seed, 4 << 20, options), |_| ())
 }
 
-fn run_on(seed: u64, mut rig: Rig) -> Result<(), String> {
+/// `away` has what happens to the metadata while the store is not open.
+pub(super) fn run_on(seed: u64, mut rig: Rig, away: impl Fn(&Rig)) -> Result<(), String> {
     let mut rng = SeededEntropy(seed);
     let mut history = History { first: 0, states: vec![Model::default()] };
     for crash in 0..PER_SEED {
@@ -106,6 +107,7 @@ fn run_on(seed: u64, mut rig: Rig) -> Result<(), String> {
             (0..rng.u64() % 40).for_each(|_| drop(drain(&mut store, &mut acknowledged)));
         }
         rig.crash(usize::try_from(rng.u64() % 3).unwrap_or_default());
+        away(&rig);
         let last = acknowledged.last().map_or(history.first, |token| token.token.0);
         drop(store);
         // Sometimes power goes again while the store opens; it must not matter.
@@ -117,6 +119,7 @@ fn run_on(seed: u64, mut rig: Rig) -> Result<(), String> {
         verify(&mut store, &mut history, last, &context)?;
         drop(store);
         rig.crash(0);
+        away(&rig);
     }
     Ok(())
 }
@@ -162,7 +165,7 @@ fn a_store_that_is_told_so_begins_before_it_is_drained() {
 fn every_crash_keeps_what_was_acknowledged_with_the_log_on_a_device_of_its_own() {
     for seed in seeds() {
         let rig = Rig::split(seed, 4 << 20, tiny(seed));
-        run_on(seed, rig).unwrap_or_else(|error| panic!("{error}"));
+        run_on(seed, rig, |_| ()).unwrap_or_else(|error| panic!("{error}"));
     }
 }
 

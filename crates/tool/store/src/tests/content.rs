@@ -169,6 +169,24 @@ fn put_large(store: &mut BlockStore) {
     submit(store, txn);
 }
 
+/// Changes the large object in its midst and far behind its end, its clone, and some small ones.
+pub(super) fn change(folder: &Folder) {
+    let (mut store, _) = folder.target().open().expect("the store opens");
+    let (object, mut txn) = (large(), Transaction::new(PG));
+    for offset in [9000, 400_000, 900_000] {
+        txn.push(Op::Write { object: object.clone(), offset, data: BufList::from(noise(9, 9000)) });
+    }
+    txn.push(Op::Truncate { object: object.with_snap(SnapId(4)), size: 40_000 });
+    txn.push(Op::Write { object: small(3), offset: 300_000, data: BufList::from(noise(8, 700)) });
+    submit(&mut store, txn);
+    store.checkpoint_now().expect("a healthy device");
+    let mut txn = Transaction::new(PG);
+    txn.push(Op::Truncate { object: object.clone(), size: 500_000 });
+    txn.push(Op::Write { object: small(3), offset: 0, data: BufList::from(noise(7, 5000)) });
+    submit(&mut store, txn);
+    store.checkpoint_now().expect("a healthy device");
+}
+
 fn put_small(store: &mut BlockStore, nth: u32) {
     let (object, mut txn) = (small(nth), Transaction::new(PG));
     let bytes = (nth as usize * 331) % 5000;

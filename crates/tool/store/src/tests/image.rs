@@ -3,7 +3,7 @@
 //! An image is a file without the zeros: runs of sectors of 512 bytes, each as `u64` offset, `u32` bytes, the bytes;
 //! first the file's length as `u64`. All little-endian.
 
-use super::content::{Folder, fill, same};
+use super::content::{Folder, change, fill, same};
 use crate::check;
 use std::path::{Path, PathBuf};
 
@@ -73,8 +73,18 @@ fn images_of_all_formats_are_read() {
             same(&mut expected, &mut store);
             store.checkpoint_now().expect("a healthy device");
         }
+        // What is there is changed, which may bring it to another form.
+        let changed = Folder::new(&format!("image-changed-{name}"));
+        fill(&changed);
+        for folder in [&old, &changed] {
+            change(folder);
+        }
+        let (mut store, _) = old.target().open().expect("it opens");
+        let (mut expected, _) = changed.target().open().expect("it opens");
+        same(&mut expected, &mut store);
+        drop(store);
         let findings = check::examine(&old.target(), true).expect("can be checked");
-        assert!(findings.is_sound(), "{name}, after it was opened: {:?}", findings.problems);
+        assert!(findings.is_sound(), "{name}, after it was changed: {:?}", findings.problems);
     }
     assert!(formats > 0, "no image in testdata/stores");
 }
