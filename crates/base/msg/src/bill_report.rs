@@ -122,7 +122,7 @@ impl Decode for Power {
 /// What the threads of an OSD have worked for since its report before. `rows` and `classes_ns` add up to what these threads used.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct BillReport {
-    /// Names the process: its host and number. OSDs of one process say the same.
+    /// Names the process: its host, its number and a random part. OSDs of one process say the same. At most 256 bytes.
     pub process: String,
     /// Processor time of the process since its start, in nanoseconds, all of its OSDs and other threads included.
     pub process_ns: u64,
