@@ -76,6 +76,8 @@ pub enum PowerSource {
     Measured,
     /// It follows from how busy its processors were.
     Model,
+    /// In a way that only a newer OSD knows.
+    Unknown,
 }
 
 /// What a machine draws.
@@ -87,7 +89,8 @@ pub struct Power {
     pub source: PowerSource,
 }
 
-/// 1 is [`PowerSource::Measured`], 2 [`PowerSource::Model`].
+/// 1 is [`PowerSource::Measured`], 2 [`PowerSource::Model`]; anything else is read as [`PowerSource::Unknown`]: what cannot be read ends
+/// the session of the OSD that says it.
 impl Encode for Power {
     fn encode(&self, w: &mut Writer) {
         w.envelope(1, 1, |w| {
@@ -95,6 +98,7 @@ impl Encode for Power {
             w.u8(match self.source {
                 PowerSource::Measured => 1,
                 PowerSource::Model => 2,
+                PowerSource::Unknown => 0,
             });
         });
     }
@@ -108,9 +112,7 @@ impl Decode for Power {
             let source = match source {
                 1 => PowerSource::Measured,
                 2 => PowerSource::Model,
-                _ => {
-                    return Err(DecodeError::Invalid { what: "source of a power", value: source.into() });
-                }
+                _ => PowerSource::Unknown,
             };
             Ok(Self { milliwatts, source })
         })
@@ -120,7 +122,7 @@ impl Decode for Power {
 /// What the threads of an OSD have worked for since its report before. `rows` and `classes_ns` add up to what these threads used.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct BillReport {
-    /// Names the process: its host and number. OSDs of one process say the same.
+    /// Names the process: its host, its number and a random part. OSDs of one process say the same. At most 256 bytes.
     pub process: String,
     /// Processor time of the process since its start, in nanoseconds, all of its OSDs and other threads included.
     pub process_ns: u64,
@@ -134,3 +136,24 @@ pub struct BillReport {
     pub power: Option<Power>,
 }
 body!(BillReport = 0x7121, 1 / 1; process, process_ns, process_delta_ns, classes_ns, rows, power);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_source_that_nobody_knows_is_read() {
+        for (code, source) in
+            [(1, PowerSource::Measured), (2, PowerSource::Model), (77, PowerSource::Unknown)]
+        {
+            let mut w = Writer::new();
+            w.envelope(1, 1, |w| {
+                w.u64(1234);
+                w.u8(code);
+            });
+            let power = Power::from_bytes(w.finish()).expect("a power");
+            assert_eq!(power, Power { milliwatts: 1234, source });
+            assert_eq!(Power::from_bytes(power.to_bytes()).expect("as written"), power);
+        }
+    }
+}

@@ -10,7 +10,7 @@ use crate::machine::host_name;
 use anyhow::{Context, Result};
 use nacre_env::{Clock, RealClock, SystemEntropy};
 use nacre_types::version::VERSION_SHORT;
-use nacre_types::{Entropy, Uuid};
+use nacre_types::{Entropy, Errno, Uuid};
 use serde_json::{Value, json};
 use std::backtrace::Backtrace;
 use std::fs;
@@ -29,6 +29,8 @@ const TEXT_BYTES_MAX: usize = 400;
 const REPORT_BYTES_MAX: u64 = 64 << 10;
 /// How often a process looks for reports. The first time it waits as long: its monitors may be about to start.
 const INTERVAL: Duration = Duration::from_secs(5);
+/// How long it waits at most once the monitors have said that they do not take one now.
+const INTERVAL_MAX: Duration = Duration::from_secs(300);
 
 /// From now on a panic of any thread of this process leaves a report in the folder, and reports there are posted.
 pub(crate) fn begin(folder: &Folder, daemon: &str) {
@@ -49,12 +51,7 @@ pub(crate) fn begin(folder: &Folder, daemon: &str) {
                 }
             }
         }));
-        let post = move || loop {
-            std::thread::sleep(INTERVAL);
-            if let Err(error) = post_all(&post_of, &path) {
-                tracing::debug!(error = format!("{error:#}"), "reports of crashes wait");
-            }
-        };
+        let post = move || post_for_ever(&post_of, &path);
         if let Err(error) = std::thread::Builder::new().name("crash".to_owned()).spawn(post) {
             tracing::warn!(%error, "nobody posts reports of crashes: no thread for it");
         }
@@ -131,28 +128,58 @@ fn waiting(reports: &Path) -> Vec<PathBuf> {
     found
 }
 
-fn post_all(folder: &Path, reports: &Path) -> Result<()> {
+fn post_for_ever(folder: &Path, reports: &Path) {
+    let mut interval = INTERVAL;
+    loop {
+        std::thread::sleep(interval);
+        match post_all(folder, reports) {
+            Ok(None) => interval = INTERVAL,
+            Ok(Some(why)) => {
+                if interval == INTERVAL {
+                    tracing::warn!(why, "the monitors do not take reports of crashes now; they wait");
+                }
+                interval = (interval * 2).min(INTERVAL_MAX);
+            }
+            Err(error) => tracing::debug!(error = format!("{error:#}"), "reports of crashes wait"),
+        }
+    }
+}
+
+/// Posts what waits; why some of it still does, where the monitors have said so.
+fn post_all(folder: &Path, reports: &Path) -> Result<Option<String>> {
     let found = waiting(reports);
     if found.is_empty() {
-        return Ok(());
+        return Ok(None);
     }
     let mut admin = Admin::new(&Folder::open(folder)?)?;
     for path in found {
         let meta = path.join("meta");
-        let why = || meta.display().to_string();
-        let is_long = fs::metadata(&meta).with_context(why)?.len() > REPORT_BYTES_MAX;
-        let taken = !is_long && {
-            let report = fs::read(&meta).with_context(why)?;
-            let answer = admin.try_ask_with(r#"{"prefix":"crash post"}"#, &report)?;
-            if answer.result != 0 {
-                tracing::warn!(path = %meta.display(), why = answer.status, "a report of a crash is refused");
-            }
-            answer.result == 0
-        };
         // Another process of the folder may have been faster.
-        let _is_there = put_aside(reports, &path, if taken { "posted" } else { "refused" });
+        let Ok(about) = fs::metadata(&meta) else { continue };
+        let mut aside = Some("refused");
+        let mut why = format!("it is longer than {REPORT_BYTES_MAX} bytes");
+        if about.len() <= REPORT_BYTES_MAX {
+            let Ok(report) = fs::read(&meta) else { continue };
+            let answer = admin.try_ask_with(r#"{"prefix":"crash post"}"#, &report)?;
+            (aside, why) = (aside_by(answer.result), answer.status);
+        }
+        let Some(aside) = aside else { return Ok(Some(why)) };
+        if aside == "refused" {
+            tracing::warn!(path = %meta.display(), why, "a report of a crash is refused");
+        }
+        // As above.
+        let _is_there = put_aside(reports, &path, aside);
     }
-    Ok(())
+    Ok(None)
+}
+
+/// The folder of reports that were answered so. What cannot be taken now may be later: too many others, a key that is not allowed to.
+fn aside_by(result: i32) -> Option<&'static str> {
+    match result {
+        0 => Some("posted"),
+        wrong if wrong == Errno::EINVAL.negated() => Some("refused"),
+        _ => None,
+    }
 }
 
 /// Moves a report to others that were dealt with, of which the oldest go.
@@ -176,6 +203,12 @@ mod tests {
         let text = "   0: std::panicking::begin\n             at /a/b.rs:1:2\n   1: <T as U>::run\n";
         assert_eq!(frames(text), ["(std::panicking::begin+0x0) [0]", "(<T as U>::run+0x0) [1]"]);
         assert!(frames("disabled backtrace").is_empty());
+    }
+
+    #[test]
+    fn only_what_is_no_report_is_refused_for_good() {
+        let results = [0, Errno::EINVAL.negated(), Errno::ENOSPC.negated(), Errno::EACCES.negated()];
+        assert_eq!(results.map(aside_by), [Some("posted"), Some("refused"), None, None]);
     }
 
     #[test]

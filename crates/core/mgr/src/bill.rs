@@ -6,7 +6,7 @@
 use crate::images::Images;
 use nacre_maps::OsdMap;
 use nacre_msg::{BILL_ROWS_MAX, BillClass, BillReport, BillRow, Power};
-use nacre_types::{EntityName, PoolId, Stamp};
+use nacre_types::{EntityName, OsdId, PoolId, Stamp};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
@@ -16,13 +16,19 @@ const SLICE: Duration = Duration::from_secs(5);
 pub const BILL_WINDOW_MAX: Duration = Duration::from_secs(120);
 /// Rows of one slice; what more there is has no name.
 const SLICE_ROWS_MAX: usize = 4096;
-/// Instances whose entity is remembered: those that connected last.
+/// Instances whose entity is remembered: those with a session, and of the others those that ended theirs last.
 const NAMES_MAX: usize = 20_000;
+/// Reports of one OSD that count in one slice: it sends one, and another after a while without a monitor.
+const REPORTS_PER_SLICE_MAX: u8 = 4;
+/// Nanoseconds that one report can account for: an hour of 1,024 processors. What more it says is no truth.
+const REPORT_NS_MAX: u64 = 1024 * 3600 * 1_000_000_000;
 /// Processes whose clock is remembered.
 const PROCESSES_MAX: usize = 16_384;
 /// Accounts that nobody has used for so many reports make room for new ones.
 const IDLE_REPORTS_MAX: u64 = 20_000;
-/// Bytes of an image's id and of its namespace.
+/// Reports between two looks for such accounts: each look is at all of them.
+const SWEEP_REPORTS: u64 = IDLE_REPORTS_MAX / 16;
+/// Bytes of an image's id and of its namespace, of a host's name, and of what names a process.
 const TEXT_BYTES_MAX: usize = 256;
 /// Of a host whose OSDs do not report any more nobody knows what it draws.
 const POWER_KEPT: Duration = Duration::from_secs(30);
@@ -47,8 +53,20 @@ impl Account {
         self.bytes = self.bytes.saturating_add(more.bytes);
     }
 
-    fn of(row: &BillRow) -> Self {
-        Self { cpu_ns: row.cpu_ns, ops: row.ops, bytes: row.bytes }
+    fn of(row: &BillRow, budget: &mut Budget) -> Self {
+        Self { cpu_ns: budget.take(row.cpu_ns), ops: row.ops, bytes: row.bytes }
+    }
+}
+
+/// What a report may still account for. It is not bounded by what the report says of its process: shards are asked one after the other, so
+/// that their sum may be somewhat more than that.
+struct Budget(u64);
+
+impl Budget {
+    fn take(&mut self, ns: u64) -> u64 {
+        let taken = ns.min(self.0);
+        self.0 -= taken;
+        taken
     }
 }
 
@@ -57,25 +75,23 @@ impl Account {
 struct Accounts<K> {
     of: BTreeMap<K, (Account, u64)>,
     other: Account,
+    /// With this report it is looked again which are idle.
+    sweep_at: u64,
 }
 
 impl<K> Default for Accounts<K> {
     fn default() -> Self {
-        Self { of: BTreeMap::new(), other: Account::default() }
+        Self { of: BTreeMap::new(), other: Account::default(), sweep_at: 0 }
     }
 }
 
 impl<K: Ord> Accounts<K> {
     fn add(&mut self, key: K, more: &Account, (count_max, report): (usize, u64)) {
         if self.of.len() >= count_max && !self.of.contains_key(&key) {
-            let other = &mut self.other;
-            self.of.retain(|_, (account, used)| {
-                let is_idle = *used + IDLE_REPORTS_MAX < report;
-                if is_idle {
-                    other.add(account);
-                }
-                !is_idle
-            });
+            if report >= self.sweep_at {
+                self.sweep_at = report + SWEEP_REPORTS;
+                self.sweep(report);
+            }
             if self.of.len() >= count_max {
                 return self.other.add(more);
             }
@@ -83,6 +99,17 @@ impl<K: Ord> Accounts<K> {
         let (account, used) = self.of.entry(key).or_default();
         account.add(more);
         *used = report;
+    }
+
+    fn sweep(&mut self, report: u64) {
+        let other = &mut self.other;
+        self.of.retain(|_, (account, used)| {
+            let is_idle = *used + IDLE_REPORTS_MAX < report;
+            if is_idle {
+                other.add(account);
+            }
+            !is_idle
+        });
     }
 }
 
@@ -106,6 +133,18 @@ struct Slice {
     classes_ns: [u64; BillClass::ALL.len()],
     /// Of threads that are no OSD's; below zero where one of two OSDs of a process has told more than the process had when the other did.
     other_threads_ns: i64,
+    /// How many reports each OSD has made.
+    reports: BTreeMap<OsdId, u8>,
+}
+
+/// An instance that has proved who it is.
+#[derive(Debug)]
+struct Named {
+    client: Client,
+    /// Its sessions with monitors now.
+    sessions: u32,
+    /// Its place in [`Bill::gone`], when it has none.
+    gone: Option<u64>,
 }
 
 /// A process with OSDs.
@@ -159,7 +198,10 @@ pub struct BillSums {
 /// What OSDs have worked for since this manager began.
 #[derive(Debug, Default)]
 pub struct Bill {
-    names: BTreeMap<EntityName, Client>,
+    names: BTreeMap<EntityName, Named>,
+    /// Instances without a session, the longest gone first.
+    gone: BTreeMap<u64, EntityName>,
+    gone_count: u64,
     clients: Accounts<Client>,
     images: Accounts<(PoolId, String, String)>,
     classes_ns: [u64; BillClass::ALL.len()],
@@ -177,17 +219,38 @@ fn shown_classes(classes_ns: &[u64], other_threads_ns: i64) -> Vec<(&'static str
 }
 
 impl Bill {
-    /// An instance has proved who it is.
+    /// An instance has proved who it is, in a session that [`Bill::session_ended`] ends.
     pub fn learn(&mut self, instance: EntityName, entity: String, host: String) {
-        self.names.insert(instance, Client { entity, host });
-        // Numbers only grow: the lowest is the oldest.
-        if self.names.len() > NAMES_MAX {
-            self.names.pop_first();
+        let client = Client { entity, host };
+        let before = self.names.remove(&instance);
+        if let Some(gone) = before.as_ref().and_then(|named| named.gone) {
+            self.gone.remove(&gone);
+        }
+        let sessions = before.map_or(0, |named| named.sessions).saturating_add(1);
+        // Whoever works with OSDs has a session: who has none is forgotten first.
+        while self.names.len() >= NAMES_MAX {
+            match self.gone.pop_first() {
+                Some((_, instance)) => drop(self.names.remove(&instance)),
+                // Numbers only grow: the lowest is the oldest.
+                None => drop(self.names.pop_first()),
+            }
+        }
+        self.names.insert(instance, Named { client, sessions, gone: None });
+    }
+
+    /// An instance has ended a session, or lost it.
+    pub fn session_ended(&mut self, instance: &EntityName) {
+        let Some(named) = self.names.get_mut(instance) else { return };
+        named.sessions = named.sessions.saturating_sub(1);
+        if named.sessions == 0 && named.gone.is_none() {
+            self.gone_count += 1;
+            named.gone = Some(self.gone_count);
+            self.gone.insert(self.gone_count, *instance);
         }
     }
 
     fn client(&self, instance: &EntityName) -> Client {
-        self.names.get(instance).cloned().unwrap_or_else(|| Client {
+        self.names.get(instance).map(|named| named.client.clone()).unwrap_or_else(|| Client {
             // `client.?`: of a kind that is known, but not whose.
             entity: instance
                 .to_string()
@@ -199,20 +262,58 @@ impl Bill {
         })
     }
 
-    /// An OSD reports; at most `series_max` clients, and as many images, are told apart.
-    pub fn report(&mut self, report: &BillReport, series_max: usize, now: Stamp) {
+    /// An OSD reports, which is up on `host` as far as that is known; at most `series_max` clients, and as many images, are told apart.
+    pub fn report(
+        &mut self,
+        (osd, host): (OsdId, Option<&str>),
+        report: &BillReport,
+        series_max: usize,
+        now: Stamp,
+    ) {
+        self.begin_slice(now);
+        if report.process.len() > TEXT_BYTES_MAX || !self.counts_in_slice(osd) {
+            return;
+        }
         self.reports += 1;
-        let bound = (series_max, self.reports);
+        let mut budget = Budget(REPORT_NS_MAX);
         let mut classes_ns = [0; BillClass::ALL.len()];
         for (sum, ns) in classes_ns.iter_mut().zip(&report.classes_ns) {
-            *sum = *ns;
+            *sum = budget.take(*ns);
         }
-        let mut billed_ns: u64 = report.classes_ns.iter().fold(0, |sum, ns| sum.saturating_add(*ns));
-        self.begin_slice(now);
+        // Classes that only a newer OSD knows.
+        for ns in report.classes_ns.iter().skip(classes_ns.len()) {
+            budget.take(*ns);
+        }
+        let unnamed_ns = self.note_rows(report, &mut budget, series_max);
+        if let (Some(power), Some(host)) = (report.power, host) {
+            self.note_power(host, power, now);
+        }
+        let rest_ns = self.other_threads(report, REPORT_NS_MAX - budget.0);
+        self.other_threads_ns = self.other_threads_ns.saturating_add(rest_ns);
+        add_all(&mut self.classes_ns, &classes_ns);
+        if let Some(slice) = self.slices.back_mut() {
+            add_all(&mut slice.classes_ns, &classes_ns);
+            let others = &mut slice.classes_ns[BillClass::OtherClients as usize];
+            *others = others.saturating_add(unnamed_ns);
+            slice.other_threads_ns = slice.other_threads_ns.saturating_add(rest_ns);
+        }
+    }
+
+    /// False when this OSD has reported too often within a slice.
+    fn counts_in_slice(&mut self, osd: OsdId) -> bool {
+        let Some(slice) = self.slices.back_mut() else { return false };
+        let reports = slice.reports.entry(osd).or_default();
+        let counts = *reports < REPORTS_PER_SLICE_MAX;
+        *reports += u8::from(counts);
+        counts
+    }
+
+    /// Adds up what was done for clients; the time of those that find no room in the slice.
+    fn note_rows(&mut self, report: &BillReport, budget: &mut Budget, series_max: usize) -> u64 {
+        let bound = (series_max, self.reports);
         let mut unnamed = Account::default();
         for row in report.rows.iter().take(BILL_ROWS_MAX) {
-            let account = Account::of(row);
-            billed_ns = billed_ns.saturating_add(row.cpu_ns);
+            let account = Account::of(row, budget);
             self.clients.add(self.client(&row.client), &account, bound);
             let is_sound = row.namespace.len().max(row.image.len()) <= TEXT_BYTES_MAX;
             if !row.image.is_empty() && is_sound {
@@ -229,30 +330,26 @@ impl Bill {
                 unnamed.add(&account);
             }
         }
-        if let (Some(power), Some((host, _))) = (report.power, report.process.rsplit_once('/')) {
-            self.power.retain(|_, (_, at)| now.since(*at) < POWER_KEPT);
-            if self.power.len() < PROCESSES_MAX {
-                self.power.insert(host.to_owned(), (power, now));
-            }
-        }
-        let rest_ns = self.other_threads(report, billed_ns);
-        self.other_threads_ns = self.other_threads_ns.saturating_add(rest_ns);
-        add_all(&mut self.classes_ns, &classes_ns);
-        if let Some(slice) = self.slices.back_mut() {
-            add_all(&mut slice.classes_ns, &classes_ns);
-            slice.classes_ns[BillClass::OtherClients as usize] += unnamed.cpu_ns;
-            slice.other_threads_ns = slice.other_threads_ns.saturating_add(rest_ns);
+        unnamed.cpu_ns
+    }
+
+    fn note_power(&mut self, host: &str, power: Power, now: Stamp) {
+        self.power.retain(|_, (_, at)| now.since(*at) < POWER_KEPT);
+        let has_room = self.power.len() < PROCESSES_MAX || self.power.contains_key(host);
+        if has_room && host.len() <= TEXT_BYTES_MAX {
+            self.power.insert(host.to_owned(), (power, now));
         }
     }
 
-    /// What of the process's time since the last report of any OSD in it this report does not account for.
+    /// What of the process's time since the last report of any OSD in it this report does not account for. Nor does it tell of the time
+    /// before its own `process_delta_ns`: the bill was off then, or that report was lost.
     fn other_threads(&mut self, report: &BillReport, billed_ns: u64) -> i64 {
         if self.processes.len() >= PROCESSES_MAX && !self.processes.contains_key(&report.process) {
             self.processes.clear();
         }
         let before = report.process_ns.saturating_sub(report.process_delta_ns);
         let process = self.processes.entry(report.process.clone()).or_insert(Process { seen_ns: before });
-        let used_ns = report.process_ns.saturating_sub(process.seen_ns);
+        let used_ns = report.process_ns.saturating_sub(process.seen_ns.max(before)).min(REPORT_NS_MAX);
         process.seen_ns = process.seen_ns.max(report.process_ns);
         let signed = |ns: u64| i64::try_from(ns).unwrap_or(i64::MAX);
         signed(used_ns).saturating_sub(signed(billed_ns))

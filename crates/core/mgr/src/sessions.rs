@@ -108,6 +108,7 @@ impl Mgr {
     /// Time passed; expected about once per second.
     pub fn tick(&mut self, now: Stamp) {
         self.pgs.sample(now);
+        self.probes.tick(now);
     }
 
     /// Notes an order; false when too many wait already.

@@ -40,8 +40,16 @@ pub(crate) fn evenness(state: &State) -> Evenness {
 }
 
 impl Mon {
+    /// The next map has other affinities: an operator's change is under way, which nothing may replace.
+    fn affinities_change(&mut self, map: &OsdMap) -> bool {
+        self.state.osd.upcoming().osd_primary_affinity != map.osd_primary_affinity
+    }
+
     /// Begins to look whether primaries are even; where nobody wants that, one OSD gets back what it had.
     pub(crate) fn begin_primaries(&mut self, map: &Arc<OsdMap>, wall: UTime) {
+        if self.affinities_change(map) {
+            return;
+        }
         self.forget_primaries(map);
         if is_wanted(&self.state) {
             let fixed = fixed(&self.state, map);
@@ -76,7 +84,8 @@ impl Mon {
     /// Gives some PGs other primaries; says what comes of it.
     pub(crate) fn carry_out_primaries(&mut self, plan: &Plan, map: &OsdMap, wall: UTime) -> Option<String> {
         let fixed = fixed(&self.state, map);
-        if plan.moves == 0 || plan.affinities.keys().any(|osd| fixed.contains(osd)) {
+        let is_stale = plan.affinities.keys().any(|osd| fixed.contains(osd)) || self.affinities_change(map);
+        if plan.moves == 0 || is_stale {
             return None;
         }
         for (osd, affinity) in &plan.affinities {

@@ -11,6 +11,8 @@ use std::collections::BTreeMap;
 
 /// Reports kept; a daemon that crashes in a loop must not fill the store.
 pub(crate) const REPORTS_MAX: usize = 1000;
+/// Bytes of what health and lists show of a report: whoever may post one could fill them otherwise.
+const SHOWN_BYTES_MAX: usize = 256;
 /// Option of managers: seconds for which health speaks of a crash that nobody has archived.
 pub(crate) const WARN_RECENT_INTERVAL: &str = "mgr/crash/warn_recent_interval";
 /// Option of managers: seconds after which a report is forgotten.
@@ -53,17 +55,23 @@ pub(crate) struct Crash {
     pub(crate) is_archived: bool,
 }
 
+/// One line of bounded length.
+fn shown(text: &str) -> String {
+    let cut = &text[..text.floor_char_boundary(SHOWN_BYTES_MAX)];
+    cut.chars().filter(|letter| !letter.is_control()).collect()
+}
+
 impl Crash {
     /// `None` for what is no report.
     fn of(report: &Value) -> Option<Self> {
         let text = |name: &str| report.get(name).and_then(Value::as_str);
-        let timestamp = text("timestamp")?.to_owned();
+        let timestamp = shown(text("timestamp")?);
         Some(Self {
             at: UTime::parse(&timestamp)?,
             timestamp,
-            entity: text("entity_name").unwrap_or("unidentified daemon").to_owned(),
-            process: text("process_name").filter(|name| !name.is_empty()).unwrap_or("unknown").to_owned(),
-            host: text("utsname_hostname").unwrap_or("(unknown)").to_owned(),
+            entity: shown(text("entity_name").unwrap_or("unidentified daemon")),
+            process: shown(text("process_name").filter(|name| !name.is_empty()).unwrap_or("unknown")),
+            host: shown(text("utsname_hostname").unwrap_or("(unknown)")),
             is_archived: report.get("archived").is_some(),
         })
     }
@@ -114,5 +122,23 @@ impl Crashes {
     /// Those that happened at `since` or before.
     pub(crate) fn until(&self, since: UTime) -> impl Iterator<Item = (&str, &Crash)> {
         self.iter().filter(move |(_, crash)| crash.at <= since)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_shown_of_a_report_is_one_line_of_bounded_length() {
+        let report = serde_json::json!({
+            "timestamp": "2026-01-02T03:04:05.678901Z",
+            "entity_name": "osd.1\nosd.2\u{1b}[2J",
+            "process_name": "\u{e9}".repeat(4000),
+            "utsname_hostname": "",
+        });
+        let crash = Crash::of(&report).expect("a report");
+        assert_eq!((crash.entity.as_str(), crash.process.len()), ("osd.1osd.2[2J", 256));
+        assert_eq!(crash.host, "");
     }
 }

@@ -276,8 +276,11 @@ impl Mon {
         self.handout.closed(session);
         self.state.stats.services.closed(session.0);
         self.state.stats.counters.closed(session.0);
-        if let Some(gone) = self.sessions.remove(&session)
-            && let Some(osd) = gone.osd()
+        let Some(gone) = self.sessions.remove(&session) else { return };
+        if gone.is_billed() {
+            self.state.stats.bill.session_ended(&gone.identity.name);
+        }
+        if let Some(osd) = gone.osd()
             && self.osd_sessions.get(&osd) == Some(&session)
         {
             self.osd_sessions.remove(&osd);

@@ -32,7 +32,7 @@ impl Mon {
             self.osd_sessions.insert(osd, session);
             self.state.osd.seen(osd, cx.now);
         }
-        if entry.kind != EntityKind::OSD && endpoint == Endpoint::Mon {
+        if entry.is_billed() {
             let Identity { name, auth_name, seen_at, .. } = &entry.identity;
             let host = seen_at.map(|host| host.to_string()).unwrap_or_default();
             self.state.stats.bill.learn(*name, auth_name.to_string(), host);

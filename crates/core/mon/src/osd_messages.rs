@@ -63,7 +63,10 @@ impl Mon {
             Message::DeviceReport(report) => self.device_report(osd, &report),
             Message::BillReport(report) => {
                 let series_max = self.state.config.number_of_monitor("nacre_bill_series_max", 1000.0);
-                self.state.stats.bill.report(&report, series_max as usize, cx.now);
+                // What it says of its host when it boots holds, and only while it is up.
+                let facts = self.state.osd.metadata(osd).filter(|_| self.state.osd.map().is_up(osd));
+                let host = facts.and_then(|facts| facts.get("hostname")).map(String::as_str);
+                self.state.stats.bill.report((osd, host), &report, series_max as usize, cx.now);
             }
             Message::SlowRequests(slow) => self.slow_requests(cx, osd, slow.requests),
             Message::MarkMeDown(down) => self.mark_me_down(cx, session, tid, osd, down),

@@ -9,8 +9,11 @@ use std::time::Duration;
 pub const PROBE_USER: &str = "nacre-probe";
 /// Namespace that it may use, and nothing else. No object stays there.
 pub const PROBE_NAMESPACE: &str = ".nacre-probe";
-/// Pools that have failed are probed again after this time, so that nobody is told for long that they fail.
+/// Pools that have failed are probed again after this time, so that nobody is told for long that they fail; and all, where none could be.
 pub(crate) const RETRY: Duration = Duration::from_secs(4);
+
+/// So many rounds one after the other that could not begin are a health check.
+const FAILED_ROUNDS_MIN: u32 = 2;
 
 /// What is to be probed now.
 #[derive(Debug, Clone)]
@@ -36,4 +39,13 @@ pub(crate) struct Probing {
     pub(crate) round: u64,
     /// Why the last round could not begin.
     pub(crate) error: Option<String>,
+    /// Rounds one after the other that could not.
+    pub(crate) failed_rounds: u32,
+}
+
+impl Probing {
+    /// Why rounds do not begin, once it is more than an election at the wrong moment.
+    pub(crate) fn lasting_error(&self) -> Option<&str> {
+        self.error.as_deref().filter(|_| self.failed_rounds >= FAILED_ROUNDS_MIN)
+    }
 }

@@ -67,7 +67,9 @@ impl Mon {
         let is_due = probing.due_at.is_some_and(|at| now >= at);
         let pools = match is_due {
             true => None,
-            false if !failing.is_empty() && now >= probing.retry_at => Some(failing),
+            false if now < probing.retry_at => return None,
+            false if probing.error.is_some() => None,
+            false if !failing.is_empty() => Some(failing),
             false => return None,
         };
         if is_due {
@@ -84,16 +86,20 @@ impl Mon {
         (probing.is_under_way, probing.retry_at) = (false, now + RETRY);
         match outcome {
             Ok(found) => {
-                probing.error = None;
+                (probing.error, probing.failed_rounds) = (None, 0);
                 self.state.stats.probes.round(found, now);
                 let map = std::sync::Arc::clone(self.state.osd.map());
                 self.state.stats.probes.retain(|pool| map.pools.contains_key(&pool));
             }
             Err(error) => {
-                if probing.error.as_ref() != Some(&error) {
+                probing.failed_rounds = probing.failed_rounds.saturating_add(1);
+                let is_new = probing.error.as_ref() != Some(&error);
+                probing.error = Some(error.clone());
+                // Whatever was found out before may be otherwise by now.
+                self.state.stats.probes.round_failed();
+                if is_new {
                     self.state.clog(LogPriority::WARN, wall, format!("pools could not be probed: {error}"));
                 }
-                self.state.probing.error = Some(error);
             }
         }
     }

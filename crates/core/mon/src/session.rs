@@ -143,6 +143,11 @@ impl Session {
         let is_daemon = name.kind == EntityKind::OSD && self.kind == EntityKind::OSD;
         if is_daemon { name.id.parse().ok() } else { None }
     }
+
+    /// Whether OSDs may work for it: the bill is to know its name while it is here.
+    pub(crate) fn is_billed(&self) -> bool {
+        self.kind != EntityKind::OSD && self.endpoint == Endpoint::Mon
+    }
 }
 
 /// The instance that a proved name and number make.

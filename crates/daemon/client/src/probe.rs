@@ -136,7 +136,8 @@ impl<'a> Probe<'a> {
         Ok(())
     }
 
-    /// One round over these pools, or all; of a pool with very many PGs, the `round`th part.
+    /// One round over these pools, or all; of a pool with very many PGs, the `round`th part. Of pools that take no writes at the moment,
+    /// and of those that stop to meanwhile, nothing is found out: neither answers nor faults.
     ///
     /// # Errors
     /// [`ProbeError`].
@@ -147,13 +148,12 @@ impl<'a> Probe<'a> {
     ) -> Result<BTreeMap<PoolId, PoolProbe>, ProbeError> {
         self.connect()?;
         let map = std::sync::Arc::clone(self.client.objecter().map());
-        let pools: Vec<PoolId> = map.pools.keys().copied().filter(|id| takes_writes(&map, *id)).collect();
-        let pools = pools.into_iter().filter(|id| only.is_none_or(|only| only.contains(id)));
-        let pools: Vec<PoolId> = pools.collect();
+        let wanted = map.pools.keys().copied().filter(|id| only.is_none_or(|only| only.contains(id)));
+        self.found = wanted.map(|pool| (pool, PoolProbe::default())).collect();
+        let pools: Vec<PoolId> = self.found.keys().copied().filter(|id| takes_writes(&map, *id)).collect();
         let share = ROUND_PGS_MAX / u32::try_from(pools.len()).unwrap_or(u32::MAX).max(1);
         let mut queue: VecDeque<Target> = VecDeque::new();
         for pool in pools {
-            self.found.insert(pool, PoolProbe::default());
             queue.extend(targets(&map, pool, self.namespace, (share.clamp(1, POOL_PGS_MAX), round)));
         }
         while !queue.is_empty() || !self.waiting.is_empty() {
@@ -258,6 +258,9 @@ impl<'a> Probe<'a> {
 
     fn fail(&mut self, target: &Target, step: Step, errno: Option<Errno>) {
         let map = self.client.objecter().map();
+        if !takes_writes(map, target.pg.pool) {
+            return;
+        }
         // Whose turn it is by now.
         let primary = primary(map, target.pg);
         if let Some(found) = self.found.get_mut(&target.pg.pool) {

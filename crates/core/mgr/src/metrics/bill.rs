@@ -40,6 +40,7 @@ pub(super) fn write(view: &View, page: &mut Page) {
         let source = match power.source {
             PowerSource::Measured => "measured",
             PowerSource::Model => "model",
+            PowerSource::Unknown => "unknown",
         };
         let watts = Duration::from_millis(power.milliwatts).as_secs_f64();
         page.sample(name, &[("host", host), ("source", source)], watts);

@@ -69,7 +69,7 @@ pub struct HostLatency {
 impl HostLatency {
     /// A host reports. False when there is no room for another one.
     pub fn report(&mut self, host: &str, pool: PoolId, probe: &HostProbe, now: Stamp) -> bool {
-        self.of.retain(|_, (_, at)| now.since(*at) < FORGOTTEN_AFTER);
+        self.forget_silent(now);
         let key = (host.to_owned(), pool);
         let has_room = self.of.len() < HOSTS_MAX || self.of.contains_key(&key);
         if has_room {
@@ -80,11 +80,15 @@ impl HostLatency {
         has_room
     }
 
+    pub(super) fn forget_silent(&mut self, now: Stamp) {
+        self.of.retain(|_, (_, at)| now.since(*at) < FORGOTTEN_AFTER);
+    }
+
     pub(super) fn retain(&mut self, is_there: impl Fn(PoolId) -> bool) {
         self.of.retain(|(_, pool), _| is_there(*pool));
     }
 
-    /// Host, pool, and what it has measured since this manager began.
+    /// Host, pool, and what it has measured since this manager began, of hosts that still report.
     pub fn all(&self) -> impl Iterator<Item = (&str, PoolId, &HostProbe)> {
         self.of.iter().map(|((host, pool), (probe, _))| (host.as_str(), *pool, probe))
     }

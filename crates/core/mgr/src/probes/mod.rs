@@ -185,11 +185,24 @@ pub struct Probes {
 }
 
 impl Probes {
-    /// A round has ended.
+    /// A round has ended. A pool without answers and faults, such as one that is full, is neither failed nor slow.
     pub fn round(&mut self, found: BTreeMap<PoolId, PoolProbe>, now: Stamp) {
         for (pool, probe) in found {
             self.pools.entry(pool).or_default().take_in(probe, now);
         }
+    }
+
+    /// Nobody could probe: it is not known any more how the pools are, but what is usual for them.
+    pub fn round_failed(&mut self) {
+        for health in self.pools.values_mut() {
+            let past = std::mem::take(&mut health.past);
+            *health = PoolHealth { rounds: health.rounds, past, ..PoolHealth::default() };
+        }
+    }
+
+    /// Time passed: hosts that do not report any more are forgotten.
+    pub fn tick(&mut self, now: Stamp) {
+        self.hosts.forget_silent(now);
     }
 
     /// Forgets pools that are gone.

@@ -42,6 +42,26 @@ fn a_pool_fails_from_the_first_round_without_an_answer_to_the_next_good_one() {
 }
 
 #[test]
+fn a_pool_of_which_nothing_is_found_out_is_neither_failed_nor_slow() {
+    let health = after(calm(6).chain([failed(), PoolProbe::default()]));
+    assert_eq!((health.failed_since, health.levels, health.last), (None, [None; 2], PoolProbe::default()));
+    let slow = || answered(30_000, 500);
+    let health = after(calm(6).chain([slow(), slow(), PoolProbe::default()]));
+    assert!(health.slow.is_none() && health.past(ProbeWork::Write).is_some());
+    // The same where nobody could probe.
+    let mut probes = Probes::default();
+    for (minute, probe) in calm(6).chain([slow(), slow()]).enumerate() {
+        probes.round(BTreeMap::from([(1, probe), (2, failed())]), at(minute as u64));
+    }
+    assert_eq!(probes.failing(), BTreeSet::from([2]));
+    probes.round_failed();
+    assert!(probes.failing().is_empty());
+    assert!(probes.pools().all(|(_, health)| health.slow.is_none() && health.levels == [None; 2]));
+    let usual = probes.pools().next().and_then(|(_, health)| health.past(ProbeWork::Write));
+    assert_eq!(usual.map(|level| level.half_us), Some(3030), "what is usual is known still");
+}
+
+#[test]
 fn a_pool_is_slow_beside_its_own_past_in_two_rounds() {
     let slow = || answered(30_000, 500);
     assert!(after(calm(6).chain([slow()])).slow.is_none(), "one round");
@@ -79,4 +99,7 @@ fn hosts_are_bounded_and_their_percentiles_are_bounds_of_buckets() {
     assert!(hosts.report("new", 1, &probe, at(10)), "others have been silent");
     let all: Vec<_> = hosts.all().map(|(host, _, probe)| (host.to_owned(), probe.count)).collect();
     assert_eq!(all, [("0".to_owned(), 200), ("new".to_owned(), 100)]);
+    let mut probes = Probes { hosts, ..Probes::default() };
+    probes.tick(at(12));
+    assert_eq!(probes.hosts.all().map(|(host, ..)| host).collect::<Vec<_>>(), ["new"]);
 }

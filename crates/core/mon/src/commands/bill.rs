@@ -41,7 +41,7 @@ fn bill(call: &mut Call<'_>) -> Answer {
 /// Nanoseconds of all lines and classes.
 fn total_ns(window: &BillWindow) -> u64 {
     let lines = window.lines.iter().map(|line| line.account.cpu_ns);
-    lines.chain(window.classes_ns.iter().map(|(_, ns)| *ns)).sum()
+    lines.chain(window.classes_ns.iter().map(|(_, ns)| *ns)).fold(0, u64::saturating_add)
 }
 
 fn name_of(call: &Call<'_>, line: &BillLine) -> String {
@@ -89,7 +89,7 @@ fn plain(call: &Call<'_>, window: &BillWindow, limit: usize) -> String {
         ]);
     }
     let left = window.lines.get(limit..).unwrap_or_default();
-    let left_ns: u64 = left.iter().map(|line| line.account.cpu_ns).sum();
+    let left_ns = left.iter().map(|line| line.account.cpu_ns).fold(0, u64::saturating_add);
     let left = (left_ns > 0).then_some(("other lines", left_ns));
     for (class, ns) in left.into_iter().chain(window.classes_ns.iter().copied()).filter(|(_, ns)| *ns > 0) {
         let cells =

@@ -13,7 +13,7 @@ fn milliseconds(us: u64) -> String {
     nacre_format::fixed(us as f64 / 1000.0, 1) + " ms"
 }
 
-/// Pools that do not answer, or wrongly, and those that take much longer than they did.
+/// Pools that do not answer, or wrongly, and those that take much longer than they did; and that nobody can tell.
 pub(super) fn checks(state: &State) -> impl Iterator<Item = Check> {
     let map = state.osd.map();
     let pools = || {
@@ -38,7 +38,11 @@ pub(super) fn checks(state: &State) -> impl Iterator<Item = Check> {
         slow,
         "much slower than before, as a client's probe sees it",
     );
-    failed.into_iter().chain(slow)
+    let none = state.probing.lasting_error().map(|error| {
+        let line = format!("the monitor's own client could not begin: {error}");
+        Check::new("PROBES_FAILED", Severity::Warn, "pools are not probed as a client sees them", vec![line])
+    });
+    failed.into_iter().chain(slow).chain(none)
 }
 
 fn failed_line(state: &State, name: &str, health: &PoolHealth) -> String {

@@ -250,6 +250,16 @@ const WORDS: &[(&str, &str, &str)] = &[
         "'ceph osd pool set POOL size 3'; or mute this if the data may be lost.",
     ),
     (
+        "POOL_PROBE_FAILED",
+        "A client of the monitor's own has written to a pool and got no answer in time, or a wrong one: so do other clients.",
+        "The lines below name PGs and the OSDs that lead them: see those OSDs, and 'ceph pg PG query'.",
+    ),
+    (
+        "POOL_PROBE_SLOW",
+        "A small write or read takes several times as long as it did in the hour before.",
+        "'nacre why-slow' says where the time goes: often more load, or a device that has become slow.",
+    ),
+    (
         "POOL_TARGET_SIZE_BYTES_OVERCOMMITTED",
         "Pools are told to become larger than there is room.",
         "Lower 'target_size_bytes' of pools, or add OSDs.",
@@ -263,6 +273,11 @@ const WORDS: &[(&str, &str, &str)] = &[
         "POOL_TOO_MANY_PGS",
         "A pool has more PGs than its data needs, which costs memory.",
         "'ceph osd pool set POOL pg_autoscale_mode on' does it by itself.",
+    ),
+    (
+        "PROBES_FAILED",
+        "The monitor's own client cannot begin to probe pools: nobody looks at them as clients see them. Clients' data is not touched.",
+        "The lines below say why; 'ceph config set mon nacre_probe_interval 0' if nobody wants it.",
     ),
     (
         "RECENT_CRASH",

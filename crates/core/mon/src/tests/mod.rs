@@ -25,6 +25,7 @@ mod osds;
 mod overview;
 mod pools;
 mod primaries;
+mod probing;
 mod quorum;
 mod recovery_snapshots;
 mod resume;

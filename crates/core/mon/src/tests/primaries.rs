@@ -3,10 +3,12 @@
 use super::{ADMIN, World};
 use crate::event::SessionId;
 use nacre_maps::WEIGHT_ONE;
+use nacre_mgr::primaries::{Evenness, Plan};
 use nacre_msg::stats::{PgStat, pg_state};
 use nacre_msg::{DeviceReport, OsdPgCreated, PgStats};
 use nacre_types::{DeviceLatencies, DeviceWork, OsdId, PgId, RequestClass};
 use serde_json::Value;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 const OSDS: OsdId = 9;
@@ -181,6 +183,23 @@ fn an_operators_affinity_is_his() {
     cluster.set_affinity(ours, 1.0);
     cluster.settle();
     assert!(spread(&cluster.led()) <= 2, "{:?}", cluster.led());
+}
+
+/// Nor does a plan replace what an operator has set a moment ago, which is in no map yet.
+#[test]
+fn a_change_that_is_under_way_is_not_replaced() {
+    let mut cluster = Cluster::start();
+    // While the log has not answered to the first, the second waits.
+    cluster.world.commits_complete = false;
+    cluster.world.command(cluster.admin, r#"{"prefix":"osd set","key":"noout"}"#);
+    cluster.world.command(cluster.admin, r#"{"prefix":"osd primary-affinity","id":"2","weight":0.25}"#);
+    let map = std::sync::Arc::clone(cluster.world.mon.state().osd.map());
+    assert_eq!(map.primary_affinity(2), WEIGHT_ONE, "it is not in the map yet");
+    let same = Evenness { busiest: None, spread: 1.0, deviation: 0.0 };
+    let plan = Plan { affinities: BTreeMap::from([(2, 7)]), moves: 1, before: same, after: same };
+    let wall = cluster.world.wall;
+    assert_eq!(cluster.world.mon.carry_out_primaries(&plan, &map, wall), None);
+    assert!(!cluster.world.mon.state().primaries.known().contains_key(&2), "it is the operator's");
 }
 
 /// While a device is slow its OSD leads nothing, whatever is even; and then it gets back what the balancer had set.

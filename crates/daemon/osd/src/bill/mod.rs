@@ -112,10 +112,10 @@ pub(crate) struct Bill {
 
 impl Bill {
     /// Counts from now on, or does not any more; `has_clock` says whether a thread can be asked what it has used. What it used while this
-    /// was off is on no bill.
+    /// was off, before the first time as well, is on no bill.
     pub(crate) fn enable(&mut self, is_wanted: bool, has_clock: bool) {
         let is_on = is_wanted && has_clock;
-        if self.is_on && !is_on {
+        if self.is_on != is_on {
             *self = Self { work: self.work, is_behind: true, ..Self::default() };
         }
         self.is_on = is_on;

@@ -7,6 +7,8 @@ use nacre_options::Values;
 use nacre_osd_core::ControlPlane;
 use nacre_types::{EntityName, PoolId, Stamp};
 use std::collections::BTreeMap;
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::sync::OnceLock;
 use std::time::Duration;
 
 /// Our monitor hears of the bill this often.
@@ -16,6 +18,12 @@ type Key = (EntityName, PoolId, String, String);
 /// Nanoseconds, messages, bytes.
 type Sums = (u64, u64, u64);
 
+/// The same for all OSDs of a process, and another one in each: containers have the same names and numbers of processes.
+fn process_number() -> u64 {
+    static NUMBER: OnceLock<u64> = OnceLock::new();
+    *NUMBER.get_or_init(|| RandomState::new().build_hasher().finish())
+}
+
 /// What our monitor was not told yet. Ceph's are told nothing.
 #[derive(Debug)]
 pub(crate) struct BillWatch {
@@ -24,6 +32,8 @@ pub(crate) struct BillWatch {
     /// The process's clock: now, and when it was told last.
     process_ns: u64,
     process_told_ns: u64,
+    /// The bill was off when a shard was asked last: what the process has done since is not told.
+    is_paused: bool,
     rows: BTreeMap<Key, Sums>,
     classes_ns: [u64; CLASSES],
     told_at: Stamp,
@@ -35,9 +45,10 @@ impl BillWatch {
     pub(crate) fn new(plane: ControlPlane, host: &str) -> Self {
         Self {
             plane,
-            process: format!("{host}/{}", std::process::id()),
+            process: format!("{host}/{}/{:016x}", std::process::id(), process_number()),
             process_ns: 0,
             process_told_ns: 0,
+            is_paused: false,
             rows: BTreeMap::new(),
             classes_ns: [0; CLASSES],
             told_at: Stamp::default(),
@@ -47,12 +58,16 @@ impl BillWatch {
 
     /// What a shard has to bill.
     pub(crate) fn note(&mut self, sample: Option<BillSample>) {
-        if let Some(sample) = sample.filter(|_| self.plane == ControlPlane::Nacre) {
-            self.note_bill(sample);
+        match sample.filter(|_| self.plane == ControlPlane::Nacre) {
+            Some(sample) => self.note_bill(sample),
+            None => self.is_paused = true,
         }
     }
 
     fn note_bill(&mut self, sample: BillSample) {
+        if std::mem::take(&mut self.is_paused) {
+            self.process_told_ns += sample.process_ns.saturating_sub(self.process_ns);
+        }
         self.process_ns = self.process_ns.max(sample.process_ns);
         for (sum, ns) in self.classes_ns.iter_mut().zip(sample.classes_ns) {
             *sum += ns;
@@ -143,6 +158,28 @@ mod tests {
         let told = reports.report(at(15), &options());
         assert_eq!(told.map(|bill| (bill.process_delta_ns, bill.rows.len())), Some((500, 1)));
         assert!(reports.report(at(30), &options()).is_none(), "nothing to tell");
+    }
+
+    #[test]
+    fn what_the_process_did_while_the_bill_was_off_is_not_told() {
+        let at = |s| Stamp::default() + Duration::from_secs(s);
+        let mut reports = BillWatch::new(ControlPlane::Nacre, "host");
+        let other = BillWatch::new(ControlPlane::Nacre, "host");
+        assert_eq!(reports.process, other.process);
+        assert!(reports.process.starts_with(&format!("host/{}/", std::process::id())));
+        // Off from the start.
+        reports.note(None);
+        reports.note(sample(1..2, 70_000));
+        assert!(reports.report(at(10), &options()).is_none(), "nothing is known of the process yet");
+        reports.note(sample(1..2, 70_500));
+        let told = reports.report(at(10), &options()).expect("it is time");
+        assert_eq!((told.process_ns, told.process_delta_ns, told.rows.len()), (70_500, 500, 1));
+        // Off for a while, with something that was not told yet.
+        reports.note(sample(1..2, 70_600));
+        (0..3).for_each(|_| reports.note(None));
+        reports.note(sample(1..2, 90_000));
+        let told = reports.report(at(20), &options()).expect("it is time");
+        assert_eq!((told.process_ns, told.process_delta_ns), (90_000, 100));
     }
 
     #[test]

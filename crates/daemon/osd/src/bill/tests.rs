@@ -8,7 +8,21 @@ fn at_ms(ms: u64) -> Stamp {
 fn bill() -> Bill {
     let mut bill = Bill::default();
     bill.enable(true, true);
+    // Of a thread that has done nothing before.
+    bill.share_out(0);
     bill
+}
+
+#[test]
+fn what_a_thread_did_before_anybody_wanted_a_bill_is_on_none() {
+    let mut bill = Bill::default();
+    bill.enable(false, true);
+    assert!(bill.take(1_000_000, 0).is_none());
+    bill.enable(true, true);
+    bill.row(payer(1, b"a"), Work::Write, 0);
+    assert_eq!(sum(&bill.take(2_000_000, 0).expect("it is on")), 0);
+    bill.row(payer(1, b"a"), Work::Write, 0);
+    assert_eq!(cost(&bill.take(2_000_300, 0).expect("it is on"), 1), 300);
 }
 
 fn payer(client: u64, name: &'static [u8]) -> Payer<'static> {
