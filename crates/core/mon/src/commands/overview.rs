@@ -1,14 +1,15 @@
-//! `nacre overview` and `nacre history`: what the web page and `nacre top` show, for programs. Both are ours.
+//! `nacre overview` and `nacre history`: what the web page and `nacre top` show, for programs. Both are ours, and
+//! served while a stock manager is active, too: they tell names of images and clients of all tenants, so that they ask for caps of the manager.
 
 use super::call::{Answer, Call};
 use super::table::{Command, command};
 use crate::overview;
 
 pub(super) const COMMANDS: &[Command] = &[
-    command("nacre overview", "mon", "r", "How the cluster is, as the web page shows it", now),
+    command("nacre overview", "mgr", "r", "How the cluster is, as the web page shows it", now),
     command(
         "nacre history name=after,type=CephInt,range=0,req=false",
-        "mon",
+        "mgr",
         "r",
         "What clients and devices did over the last hour, of that after a second of the calendar",
         history,
