@@ -22,5 +22,5 @@ fn now(call: &mut Call<'_>) -> Answer {
 
 fn history(call: &mut Call<'_>) -> Answer {
     let after = call.args.int("after").and_then(|after| u32::try_from(after).ok()).unwrap_or(0);
-    call.tree("history", overview::history(call.state, after))
+    call.tree("history", overview::history(&overview::samples(call.state, after)))
 }

@@ -69,6 +69,7 @@ fn it_says_how_osds_and_their_devices_are() {
     assert!(down["means"].as_str().is_some_and(|means| means.contains("does not run")), "{down}");
     assert!(down["advice"].as_str().is_some_and(|advice| !advice.is_empty()), "{down}");
     assert_eq!(shown["recovery"], Value::Null, "nobody has reported any");
+    assert_eq!((&shown["recovery_known"], &shown["images"]), (&true.into(), &serde_json::json!([])));
     // The history has a sample each five seconds, with what devices took.
     let history = told(&mut world, admin, r#"{"prefix":"nacre history","format":"json"}"#);
     let rows = history["rows"].as_array().expect("rows");
@@ -87,6 +88,9 @@ fn it_says_how_osds_and_their_devices_are() {
     let none =
         told(&mut world, admin, &format!(r#"{{"prefix":"nacre history","after":{last},"format":"json"}}"#));
     assert_eq!(none["rows"], serde_json::json!([]));
+    let off = r#"{"prefix":"config set","who":"mon","name":"nacre_slow_device_ratio","value":"0"}"#;
+    assert_eq!(do_it(&mut world, admin, off), 0);
+    assert_eq!(overview(&mut world, admin)["osds"][1]["device"], Value::Null, "nobody looks at it");
 }
 
 #[test]

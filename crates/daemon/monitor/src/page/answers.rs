@@ -4,7 +4,7 @@ use super::logins::{LOGIN_LASTS, Logins};
 use super::{Ask, Question, Reply};
 use nacre_env::{Clock, RealClock};
 use nacre_format::{Format, Node, Section};
-use nacre_mon::Reader;
+use nacre_mon::{Reader, overview};
 use nacre_service::{MailboxSender, WebAnswer, WebMethod, WebRequest};
 use nacre_types::{Entropy, Stamp};
 use std::net::IpAddr;
@@ -108,8 +108,7 @@ impl Pages {
             return self.overview(reader);
         }
         match self.ask(reader, question) {
-            Ok(Some(tree)) => WebAnswer::shown(JSON, Node::from(tree).render(Format::Json, "")),
-            Ok(None) => WebAnswer::refused(503, "the monitor has not said anything"),
+            Ok(tree) => WebAnswer::shown(JSON, Node::from(tree.unwrap_or_default()).render(Format::Json, "")),
             Err(refused) => refused,
         }
     }
@@ -145,6 +144,7 @@ impl Pages {
         }
         match replies.recv_timeout(ANSWER_PATIENCE) {
             Ok(Reply::Told(tree)) => Ok(Some(*tree)),
+            Ok(Reply::Went(samples)) => Ok(Some(overview::history(&samples))),
             Ok(Reply::Allowed) => Ok(None),
             Ok(Reply::Refused) => Err(WebAnswer::refused(
                 401,
@@ -317,6 +317,8 @@ mod tests {
         };
         let facts = || Reply::Told(Box::new(Section::new().with("a", 1_u64)));
         assert_eq!(told(&pages, &asks, with("/api/overview"), facts).body, r#"{"a":1}"#);
+        let went = || Reply::Went(vec![nacre_mgr::Sample::default()]);
+        assert!(told(&pages, &asks, with("/api/history"), went).body.contains(r#""rows":[[0,-1,-1,"#));
         assert!(pages.answer(&with("/api/login"), true).body.contains("\"name\":\"client.admin\""));
         // The same within a second, but for those alone that still may.
         assert_eq!(told(&pages, &asks, with("/api/overview"), || Reply::Allowed).status, 200);

@@ -83,13 +83,12 @@ impl Logins {
     pub(super) fn succeeded(&mut self, reader: Reader, now: Stamp, entropy: &mut dyn Entropy) -> String {
         self.of.retain(|(.., until)| *until > now);
         // They are in the order in which they end.
-        let own = || self.of.iter().enumerate().filter(|(_, (_, other, _))| other.name == reader.name);
-        if own().count() >= LOGINS_OF_ONE_MAX
-            && let Some((oldest, _)) = own().next()
-        {
-            self.of.remove(oldest);
-        } else if self.of.len() >= LOGINS_COUNT_MAX {
-            self.of.remove(0);
+        let own = self.of.iter().enumerate().filter(|(_, (_, other, _))| other.name == reader.name);
+        let own: Vec<usize> = own.map(|(at, _)| at).collect();
+        let oldest_own = own.first().copied().filter(|_| own.len() >= LOGINS_OF_ONE_MAX);
+        let oldest = (self.of.len() >= LOGINS_COUNT_MAX).then_some(0);
+        if let Some(over) = oldest_own.or(oldest) {
+            self.of.remove(over);
         }
         let mut token = [0; TOKEN_BYTES];
         entropy.fill(&mut token);
