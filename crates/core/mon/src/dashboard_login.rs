@@ -8,8 +8,8 @@ use std::net::IpAddr;
 
 /// The command that shows the same to programs: who may give it may look at the page.
 const COMMAND: &str = "nacre overview";
-/// The service whose caps it asks for, as `bill` does, which names images and clients as well: profiles of clients have none of it, and what
-/// one tenant has is not for the others.
+/// The service whose caps it asks for, as `bill` does, which names images and clients as well: profiles of clients have none of it, as what
+/// one tenant has is not for others to see.
 const SERVICE: &str = "mgr";
 /// Bytes of an entity's name.
 const NAME_BYTES_MAX: usize = 128;

@@ -76,7 +76,8 @@ const RENEWAL_MAX: Duration = Duration::from_secs(60);
 /// What could not be loaded is tried again after so long though the files look the same.
 const RETRY_AFTER: Duration = Duration::from_secs(60);
 
-/// How a file looks from outside: to write into it, to put another in its place, to allow it to be read changes that. `None`: there is none.
+/// How a file looks from outside: to write into it, to put another in its place or to allow it to be read changes that. `None` without
+/// a file.
 type Mark = Option<(u64, u64, i64, i64)>;
 /// Those of the certificate and of its key.
 type Marks = Option<(Mark, Mark)>;

@@ -144,7 +144,7 @@ fn what_is_not_known_is_not_said_to_be_nothing() {
         cold[name] = Value::Null;
     }
     cold["pools"][0]["io"] = Value::Null;
-    (0..2).for_each(|osd| cold["osds"][osd]["device"] = Value::Null);
+    (0..2_usize).for_each(|osd| cold["osds"][osd]["device"] = Value::Null);
     let text = plain::text(&Facts::new(cold.clone()));
     for said in ["read     not known yet", "recovery not known yet\n", "known of images", "known of devices"]
     {

@@ -1,5 +1,5 @@
 //! `nacre overview` and `nacre history`: what the web page and `nacre top` show, for programs. Both are ours, and
-//! served while a stock manager is active, too: they tell names of images and clients of all tenants, so that they ask for caps of the manager.
+//! served while a stock manager is active, too. They tell names of all tenants' images and clients, and so ask for caps of the manager.
 
 use super::call::{Answer, Call};
 use super::table::{Command, command};

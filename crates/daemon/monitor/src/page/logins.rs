@@ -64,8 +64,8 @@ impl Failures {
 }
 
 impl Logins {
-    /// Counts a try that has failed; false when there were too many already, of which no more is to be said. A key cannot be guessed however
-    /// often one tries, so the right one is let in all the same: else anybody could keep others out.
+    /// Counts a try that has failed; false when there were too many already, of which no more is to be said. A key cannot be guessed,
+    /// however often one tries, so the right one is let in all the same: else anybody could keep others out.
     pub(super) fn failed(&mut self, from: IpAddr, now: Stamp) -> bool {
         if self.failures.is_over(now) {
             self.failures = Failures { since: now, ..Failures::default() };
