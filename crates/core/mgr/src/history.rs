@@ -17,8 +17,8 @@ pub const SAMPLES_COUNT_MAX: usize = 720;
 pub struct Sample {
     /// When it was taken.
     pub at: UTime,
-    /// What clients did and what was recovered, per second.
-    pub rate: Rate,
+    /// What clients did and what was recovered, per second, where that was known.
+    pub rate: Option<Rate>,
     /// Mean microseconds that clients' reads took on the OSDs.
     pub read_us: Option<u64>,
     /// Mean microseconds that clients' writes took on the OSDs.

@@ -8,6 +8,11 @@ use std::net::IpAddr;
 
 /// The command that shows the same to programs: who may give it may look at the page.
 const COMMAND: &str = "nacre overview";
+/// The service whose caps it asks for, as `bill` does, which names images and clients as well: profiles of clients have none of it, as what
+/// one tenant has is not for others to see.
+const SERVICE: &str = "mgr";
+/// Bytes of an entity's name.
+const NAME_BYTES_MAX: usize = 128;
 
 /// An entity by its own word, with the key that it shows for it. It is proved anew with each look: an entity that is removed, gets another
 /// key or loses its caps sees nothing more.
@@ -26,8 +31,17 @@ impl Reader {
     #[must_use]
     pub fn parse(name: &str, key: &str, from: IpAddr) -> Option<Self> {
         let name = name.trim();
+        if name.len() > NAME_BYTES_MAX || name.chars().any(char::is_control) {
+            return None;
+        }
         let name = AuthName::parse(name).unwrap_or_else(|| AuthName::new(EntityKind::CLIENT, name));
         Some(Self { name, key: CryptoKey::parse(key).ok()?, from })
+    }
+
+    /// The same, coming from there now.
+    #[must_use]
+    pub fn seen_from(self, from: IpAddr) -> Self {
+        Self { from, ..self }
     }
 
     /// Whether the key is the entity's by now, and its caps for the monitors let it see what the page shows.
@@ -37,6 +51,6 @@ impl Reader {
         let is_its_key = entity.is_some_and(|entity| entity.key.has_secret_of(&self.key));
         let caps = state.auth.keys().caps_of(&self.name, EntityKind::MON).unwrap_or_default();
         let caps = MonCaps::parse(caps, &self.name).unwrap_or_default().at(Some(self.from));
-        is_its_key && caps.allows_command("mon", COMMAND, &BTreeMap::new(), Rwx::of_letters("r"))
+        is_its_key && caps.allows_command(SERVICE, COMMAND, &BTreeMap::new(), Rwx::of_letters("r"))
     }
 }

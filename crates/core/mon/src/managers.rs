@@ -197,7 +197,7 @@ impl MgrMaps {
 
     fn set_service(&mut self, module: &str, listening: &Listening) {
         let url = match listening {
-            Listening::At(url) => Some(url),
+            Listening::At(url) | Listening::Otherwise(url, _) => Some(url),
             Listening::Nowhere | Listening::Failed(_) => None,
         };
         if self.map().services.get(module) != url {

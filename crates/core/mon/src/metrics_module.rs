@@ -20,6 +20,8 @@ pub enum Listening {
     Nowhere,
     /// At this address, as a URL.
     At(String),
+    /// At this address, but not as the options want it, for this reason.
+    Otherwise(String, String),
     /// Not where the options want it, for this reason.
     Failed(String),
 }

@@ -38,17 +38,24 @@ pub fn tree(state: &State, now: Stamp, wall: UTime) -> Section {
         .with("osdmap", Section::new().with("epoch", map.epoch).with("flags", map.flag_names()))
         .with("usage", usage(&digest))
         .with("pgs", pgs(&digest))
-        .with("io", rate(&state.stats.pgs.rate(None)))
+        .with("io", rate(state, None))
+        .with("recovery_known", state.is_warm())
         .with("recovery", recovery(state, now))
         .with("osds", Node::array("osd", osds::all(state, map, &digest)))
         .with("pools", Node::array("pool", pools(state, map, &digest)))
-        .with("images", Node::array("image", images(state, map)))
+        .with("images", images(state, map))
         .with("slow_requests", Node::array("request", slow_requests(state)))
 }
 
-/// The last hour, newer than the second `after` of the calendar: names of columns, and a row for each sample. What is not known is -1.
+/// Samples of the last hour, newer than the second `after` of the calendar.
 #[must_use]
-pub fn history(state: &State, after: u32) -> Section {
+pub fn samples(state: &State, after: u32) -> Vec<Sample> {
+    state.stats.history.samples(after).copied().collect()
+}
+
+/// Names of columns, and a row for each sample. What is not known is -1.
+#[must_use]
+pub fn history(samples: &[Sample]) -> Section {
     let columns = [
         "at",
         "read_ops",
@@ -63,17 +70,18 @@ pub fn history(state: &State, after: u32) -> Section {
     ];
     let known = |value: Option<u64>| value.and_then(|value| i64::try_from(value).ok()).unwrap_or(-1);
     let row = |sample: &Sample| {
-        let rate = &sample.rate;
-        let counts = [rate.read_ops, rate.write_ops, rate.read_bytes, rate.write_bytes, rate.recovered_bytes];
-        let times = [sample.read_us, sample.write_us, sample.device_read_us_p99, sample.device_write_us_p99]
-            .map(known);
-        let cells = [Node::from(sample.at.sec)].into_iter().chain(counts.map(Node::from));
-        Node::array("value", cells.chain(times.map(Node::from)))
+        let counts = sample.rate.map(|rate| {
+            [rate.read_ops, rate.write_ops, rate.read_bytes, rate.write_bytes, rate.recovered_bytes].map(Some)
+        });
+        let times = [sample.read_us, sample.write_us, sample.device_read_us_p99, sample.device_write_us_p99];
+        let values =
+            counts.unwrap_or_default().into_iter().chain(times).map(|value| Node::from(known(value)));
+        Node::array("value", [Node::from(sample.at.sec)].into_iter().chain(values))
     };
     Section::new()
         .with("period_s", nacre_mgr::SAMPLE_PERIOD.as_secs())
         .with("columns", Node::array("column", columns))
-        .with("rows", Node::array("row", state.stats.history.samples(after).map(row)))
+        .with("rows", Node::array("row", samples.iter().map(row)))
 }
 
 /// What the history is to keep of this moment.
@@ -83,7 +91,7 @@ pub(crate) fn sample(state: &State, wall: UTime) -> Sample {
     let [device_read_us_p99, device_write_us_p99] = osds::latest_p99(state);
     Sample {
         at: wall,
-        rate: state.stats.pgs.rate(None),
+        rate: known_rate(state, None),
         read_us: us("osd.op_r_latency"),
         write_us: us("osd.op_w_latency"),
         device_read_us_p99,
@@ -146,6 +154,7 @@ fn pgs(digest: &Digest) -> Section {
     Section::new()
         .with("count", digest.pg_count)
         .with("states", digest.states().into_iter().collect::<Section>())
+        .with("unknown", digest.unknown_count)
         .with("inactive", digest.inactive_count())
         .with("copies", stats.num_object_copies)
         .with("degraded", stats.num_objects_degraded)
@@ -153,7 +162,13 @@ fn pgs(digest: &Digest) -> Section {
         .with("unfound", stats.num_objects_unfound)
 }
 
-fn rate(rate: &Rate) -> Section {
+/// What goes on, unless too little has been reported yet to tell.
+fn known_rate(state: &State, pool: Option<PoolId>) -> Option<Rate> {
+    state.stats.pgs.known_rate(pool).filter(|_| state.is_warm())
+}
+
+fn rate(state: &State, pool: Option<PoolId>) -> Node {
+    let Some(rate) = known_rate(state, pool) else { return null() };
     Section::new()
         .with("read_ops", rate.read_ops)
         .with("write_ops", rate.write_ops)
@@ -161,6 +176,7 @@ fn rate(rate: &Rate) -> Section {
         .with("write_bytes", rate.write_bytes)
         .with("recovered_objects", rate.recovered_objects)
         .with("recovered_bytes", rate.recovered_bytes)
+        .into()
 }
 
 fn recovery(state: &State, now: Stamp) -> Node {
@@ -198,13 +214,16 @@ fn pools(state: &State, map: &OsdMap, digest: &Digest) -> Vec<Section> {
             )
             .with("used_bytes", used(&id))
             .with("available_bytes", usage.map_or(0, |usage| usage.max_avail))
-            .with("io", rate(&state.stats.pgs.rate(Some(id))))
+            .with("io", rate(state, Some(id)))
     };
     ids.into_iter().map(one).collect()
 }
 
-/// Sums since this manager began: who looks twice knows the rates.
-fn images(state: &State, map: &OsdMap) -> Vec<Section> {
+/// Sums since this manager began: who looks twice knows the rates. OSDs tell them to our own manager alone.
+fn images(state: &State, map: &OsdMap) -> Node {
+    if !state.mgr.own_is_active() {
+        return null();
+    }
     let mut all = state.stats.images.all();
     let ops = |sums: &ImageSums| sums.read_ops.saturating_add(sums.write_ops);
     all.sort_by_key(|(.., sums)| std::cmp::Reverse(ops(sums)));
@@ -222,7 +241,7 @@ fn images(state: &State, map: &OsdMap) -> Vec<Section> {
             .with("read_us", us(sums.read_latency))
             .with("write_us", us(sums.write_latency))
     };
-    all.into_iter().map(one).collect()
+    Node::array("image", all.into_iter().map(one))
 }
 
 fn slow_requests(state: &State) -> Vec<Section> {

@@ -18,7 +18,7 @@ use nacre_types::{OsdId, UTime};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// How many times the time of its peers a device takes to be slow; 0 where nobody asks.
-fn ratio(state: &State) -> f64 {
+pub(crate) fn ratio(state: &State) -> f64 {
     let ratio = state.config.number_of_monitor("nacre_slow_device_ratio", 2.0);
     // Between devices of one model there is that much.
     if ratio > 0.0 { ratio.max(1.5) } else { 0.0 }

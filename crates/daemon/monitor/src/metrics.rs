@@ -25,7 +25,8 @@ impl Driver {
     pub(crate) fn follow_page(&mut self) {
         let (Some(exporter), Some(page)) = (&self.exporter, &mut self.page) else { return };
         let Some(own) = self.presence.mon_addrs.front().socket.map(|socket| socket.ip()) else { return };
-        let listening = page.follow(exporter.target.wanted_page(), own, self.lead.is_some());
+        let listening =
+            page.follow(exporter.target.wanted_page(), own, self.lead.is_some(), self.clock.now());
         if let Some(lead) = &mut self.lead {
             lead.mon.set_page_listener(listening);
         }

@@ -4,12 +4,13 @@ use rustls::ServerConfig;
 use rustls::crypto::ring::default_provider;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use std::io;
+use std::fs::OpenOptions;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// A file of a certificate or a key that is longer is none.
-const FILE_BYTES_MAX: usize = 1 << 20;
+const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// Why files are no certificate with its key.
 #[derive(Debug, thiserror::Error)]
@@ -37,10 +38,19 @@ pub enum TlsError {
 #[derive(Debug, Clone)]
 pub struct Tls(pub(crate) Arc<ServerConfig>);
 
+/// Never waits and never reads on and on, whatever is there.
 fn read(path: &Path) -> Result<Vec<u8>, TlsError> {
-    let failed = |source| TlsError::Read { path: path.to_owned(), source };
-    let bytes = std::fs::read(path).map_err(failed)?;
-    if bytes.len() > FILE_BYTES_MAX { Err(failed(io::ErrorKind::FileTooLarge.into())) } else { Ok(bytes) }
+    let read = || {
+        // Before it is opened: to open a pipe is to wait for somebody who writes into it.
+        let facts = std::fs::metadata(path)?;
+        if !facts.is_file() {
+            return Err(io::Error::other("it is no regular file"));
+        }
+        let mut bytes = Vec::new();
+        OpenOptions::new().read(true).open(path)?.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes)?;
+        if bytes.len() as u64 > FILE_BYTES_MAX { Err(io::ErrorKind::FileTooLarge.into()) } else { Ok(bytes) }
+    };
+    read().map_err(|source| TlsError::Read { path: path.to_owned(), source })
 }
 
 impl Tls {
@@ -76,5 +86,10 @@ mod tests {
             |certificate: &Path| Tls::load(certificate, certificate).expect_err("no certificate").to_string();
         assert!(why(&empty).ends_with("empty.pem: no certificate in PEM is in it"), "{}", why(&empty));
         assert!(why(&missing).contains("missing.pem: No such file"), "{}", why(&missing));
+        let endless = Path::new("/dev/zero");
+        assert_eq!(why(endless), "/dev/zero: it is no regular file");
+        let long = folder.path().join("long.pem");
+        std::fs::write(&long, vec![b'x'; (1 << 20) + 1]).expect("room");
+        assert!(why(&long).ends_with("long.pem: file too large"), "{}", why(&long));
     }
 }

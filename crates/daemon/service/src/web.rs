@@ -5,7 +5,7 @@
 
 #![expect(clippy::disallowed_types, reason = "as in `acceptor`")]
 
-use crate::acceptor::{Acceptor, TimedStream};
+use crate::acceptor::{Acceptor, Seat, TimedStream};
 use crate::tls::Tls;
 use rustls::{ServerConnection, StreamOwned};
 use std::borrow::Cow;
@@ -141,7 +141,11 @@ impl WebServer {
         tls: Option<Tls>,
         answer: impl Fn(&WebRequest) -> WebAnswer + Send + Sync + 'static,
     ) -> io::Result<Self> {
-        let serve = move |stream: TcpStream| {
+        let serve = move |stream: TcpStream, seat: &Seat| {
+            let answer = |request: &WebRequest| {
+                seat.has_asked();
+                answer(request)
+            };
             let from = stream.peer_addr()?.ip().to_canonical();
             stream.set_nodelay(true)?;
             let mut stream = TimedStream::new(stream, ASK_PATIENCE);
@@ -305,6 +309,15 @@ mod tests {
         assert!(answer.ends_with("body=abc"), "{answer}");
         let answer = ask(server.addr(), b"HEAD /x HTTP/1.1\r\n\r\n");
         assert!(answer.contains("Content-Length: 26\r\n") && answer.ends_with("\r\n\r\n"), "{answer}");
+    }
+
+    #[test]
+    fn silent_connections_keep_nobody_out() {
+        let server = echo();
+        let connect = |_| TcpStream::connect(server.addr()).expect("the system takes it");
+        let mut silent: Vec<TcpStream> = (0..40).map(connect).collect();
+        assert!(ask(server.addr(), b"GET /x HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 200 "));
+        assert!(!matches!(silent[0].read(&mut [0]), Ok(1)), "closed without a word");
     }
 
     #[test]

@@ -47,16 +47,17 @@ impl Facts {
     /// The next answer; what images do is told by both.
     pub(crate) fn next(&self, tree: Value) -> Self {
         let at = number(&self["at"]);
+        // Who was not told of them has nothing to compare with.
         let images = all(&self["images"]).map(|image| (key(image), image.clone())).collect();
         // Of two answers of the same second the rates would be anything.
         let before = if number(&tree["at"]) > at { Some((at, images)) } else { self.before.clone() };
         Self { tree, before }
     }
 
-    /// By how much a count of an image has grown per second; `None` at the first look.
+    /// By how much a count of an image has grown per second; `None` at the first look that tells of it.
     pub(crate) fn image_rate(&self, image: &Value, count: &str) -> Option<u64> {
         let (at, before) = self.before.as_ref()?;
-        let then = before.get(&key(image)).map_or(0, |before| number(&before[count]));
+        let then = number(&before.get(&key(image))?[count]);
         number(&image[count]).saturating_sub(then).checked_div(number(&self["at"]).saturating_sub(*at))
     }
 }

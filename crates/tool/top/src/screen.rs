@@ -88,6 +88,9 @@ impl App {
     }
 
     fn look(&mut self) {
+        if self.facts["io"].is_null() {
+            return;
+        }
         if self.looks.len() == LOOKS_MAX {
             self.looks.pop_front();
         }

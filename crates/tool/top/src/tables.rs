@@ -78,6 +78,14 @@ pub(crate) fn time(us: u64) -> String {
     }
 }
 
+/// What clients do; a monitor that has just begun does not know it yet.
+fn work(io: &Value, bytes: &str, ops: &str) -> String {
+    match (io[bytes].as_u64(), io[ops].as_u64()) {
+        (Some(bytes), Some(ops)) => format!("{}, {} op/s", per_second(bytes), si(ops)),
+        _ => "not known yet".to_owned(),
+    }
+}
+
 fn per_second(value: u64) -> String {
     format!("{}/s", bytes(value))
 }
@@ -161,11 +169,8 @@ pub(crate) fn figures(facts: &Facts) -> Vec<Line> {
                 bytes(number(&usage["data_bytes"]))
             ),
         ),
-        ("read", format!("{}, {} op/s", per_second(number(&io["read_bytes"])), si(number(&io["read_ops"])))),
-        (
-            "write",
-            format!("{}, {} op/s", per_second(number(&io["write_bytes"])), si(number(&io["write_ops"]))),
-        ),
+        ("read", work(io, "read_bytes", "read_ops")),
+        ("write", work(io, "write_bytes", "write_ops")),
     ];
     let rows = rows.into_iter().map(|(name, value)| (Mood::Plain, format!("{name:<9}{value}")));
     rows.chain([recovery(facts)]).collect()
@@ -175,14 +180,23 @@ pub(crate) fn figures(facts: &Facts) -> Vec<Line> {
 pub(crate) fn recovery(facts: &Facts) -> Line {
     let recovery = &facts["recovery"];
     let Some(done) = recovery["share_done"].as_f64() else {
-        return (Mood::Plain, "recovery nothing to do".to_owned());
+        let pgs = &facts["pgs"];
+        let left = number(&pgs["degraded"]) + number(&pgs["misplaced"]);
+        let are_known = facts["recovery_known"].as_bool() == Some(true) && number(&pgs["unknown"]) == 0;
+        let text = match (are_known, left) {
+            (true, 0) => "recovery nothing to do".to_owned(),
+            (true, left) => format!("recovery not known yet: {} copies are missing or misplaced", si(left)),
+            (false, _) => "recovery not known yet".to_owned(),
+        };
+        return (Mood::Plain, text);
     };
     let ends = recovery["remaining_s"].as_u64();
     let ends = ends.map_or_else(
         || "no forecast yet".to_owned(),
         |left| format!("ends in {}", age(Duration::from_secs(left))),
     );
-    let speed = per_second(number(&facts["io"]["recovered_bytes"]));
+    let speed =
+        facts["io"]["recovered_bytes"].as_u64().map_or_else(|| "speed not known yet".to_owned(), per_second);
     let left = si(number(&recovery["copies_left"]));
     (Mood::Warning, format!("recovery {:.0} % done, {ends}; {left} copies left, {speed}", 100.0 * done))
 }
@@ -279,7 +293,11 @@ pub(crate) fn devices(facts: &Facts) -> Table {
     Table {
         head: head.collect(),
         rows: busy.iter().map(row).collect(),
-        none: "No device had durable writes in the last minute.",
+        none: if all(&facts["osds"]).any(|osd| osd["device"].is_object()) {
+            "No device had durable writes in the last minute."
+        } else {
+            "Nothing is known of devices: see the option nacre_slow_device_ratio."
+        },
     }
 }
 
@@ -295,10 +313,10 @@ pub(crate) fn pools(facts: &Facts) -> Table {
             figure(number(&pool["stored_bytes"]), bytes),
             figure(number(&pool["used_bytes"]), bytes),
             figure(number(&pool["available_bytes"]), bytes),
-            figure(number(&io["read_bytes"]), per_second),
-            figure(number(&io["write_bytes"]), per_second),
-            figure(number(&io["read_ops"]), si),
-            figure(number(&io["write_ops"]), si),
+            known(io["read_bytes"].as_u64(), per_second),
+            known(io["write_bytes"].as_u64(), per_second),
+            known(io["read_ops"].as_u64(), si),
+            known(io["write_ops"].as_u64(), si),
         ]
     };
     let names = [
@@ -327,7 +345,12 @@ pub(crate) fn images(facts: &Facts) -> Table {
         ]
     };
     let names = ["image", "requests", "reads/s", "writes/s", "read", "written", "a read", "a write"];
-    Table { head: head(&names), rows: all(&facts["images"]).map(row).collect(), none: "No image was used." }
+    let none = if facts["images"].is_array() {
+        "No image was used."
+    } else {
+        "Nothing is known of images: OSDs tell it to Nacre's own manager alone."
+    };
+    Table { head: head(&names), rows: all(&facts["images"]).map(row).collect(), none }
 }
 
 /// Requests of clients that OSDs have had for too long.

@@ -138,6 +138,36 @@ fn images_are_told_by_two_looks_and_their_names_are_safe() {
 }
 
 #[test]
+fn what_is_not_known_is_not_said_to_be_nothing() {
+    let mut cold = tree();
+    for name in ["io", "recovery", "images"] {
+        cold[name] = Value::Null;
+    }
+    cold["pools"][0]["io"] = Value::Null;
+    (0..2_usize).for_each(|osd| cold["osds"][osd]["device"] = Value::Null);
+    let text = plain::text(&Facts::new(cold.clone()));
+    for said in ["read     not known yet", "recovery not known yet\n", "known of images", "known of devices"]
+    {
+        assert!(text.contains(said), "{said}:\n{text}");
+    }
+    cold["recovery_known"] = true.into();
+    assert!(plain::text(&Facts::new(cold.clone())).contains("recovery nothing to do"));
+    cold["pgs"]["degraded"] = json!(3);
+    assert!(plain::text(&Facts::new(cold.clone())).contains("recovery not known yet: 3 copies"));
+    cold["pgs"] = json!({ "count": 8, "unknown": 1, "states": { "unknown": 1 } });
+    assert!(plain::text(&Facts::new(cold)).contains("recovery not known yet\n"));
+}
+
+#[test]
+fn an_image_that_was_not_told_of_before_has_no_rate() {
+    let mut later = tree();
+    later["at"] = json!(1002);
+    later["images"][0]["name"] = json!("other");
+    let facts = Facts::new(tree()).next(later);
+    assert_eq!(facts.image_rate(&facts["images"][0], "write_ops"), None);
+}
+
+#[test]
 fn without_a_terminal_all_of_it_is_text() {
     let text = plain::text(&Facts::new(tree()));
     for said in [

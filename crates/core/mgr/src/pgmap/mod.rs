@@ -140,6 +140,12 @@ impl PgMap {
     /// What went on in a pool over the last seconds; of all pools without one.
     #[must_use]
     pub fn rate(&self, pool: Option<PoolId>) -> Rate {
+        self.known_rate(pool).unwrap_or_default()
+    }
+
+    /// The same; `None` until there were two reports to compare.
+    #[must_use]
+    pub fn known_rate(&self, pool: Option<PoolId>) -> Option<Rate> {
         self.rates.rate(pool)
     }
 

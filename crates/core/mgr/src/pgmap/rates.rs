@@ -111,18 +111,51 @@ impl Rates {
         }
     }
 
-    pub(super) fn rate(&self, pool: Option<PoolId>) -> Rate {
-        let (Some(first), Some(last)) = (self.samples.front(), self.samples.back()) else {
-            return Rate::default();
-        };
+    pub(super) fn rate(&self, pool: Option<PoolId>) -> Option<Rate> {
+        let (first, last) = (self.samples.front()?, self.samples.back()?);
         let span = last.at.since(first.at);
-        if span.is_zero() || self.now.since(last.at) > QUIET_AFTER {
-            return Rate::default();
+        let is_known = match pool {
+            Some(pool) => first.pools.contains_key(&pool) && last.pools.contains_key(&pool),
+            None => !first.pools.is_empty() || last.pools.is_empty(),
+        };
+        if span.is_zero() || !is_known {
+            return None;
+        }
+        if self.now.since(last.at) > QUIET_AFTER {
+            return Some(Rate::default());
         }
         // A pool that is missing from the first sample is new or was unknown: its past is no rate.
         let of_pool =
             |(id, new): (&PoolId, &ObjStatSum)| Some(Rate::between(first.pools.get(id)?, new, span));
         let wanted = last.pools.iter().filter(|(id, _)| pool.is_none_or(|pool| pool == **id));
-        wanted.filter_map(of_pool).fold(Rate::default(), Rate::plus)
+        Some(wanted.filter_map(of_pool).fold(Rate::default(), Rate::plus))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rate_is_known_by_two_reports() {
+        let mut rates = Rates::default();
+        let at = |second| Stamp::default() + Duration::from_secs(second);
+        let pgs = |reads: i64| {
+            let mut stat = PgStat::default();
+            stat.stats.sum.num_rd = reads;
+            BTreeMap::from([(PgId { pool: 1, seed: 0 }, stat)])
+        };
+        rates.sample(at(1), 0, &BTreeMap::new());
+        assert_eq!(rates.rate(None), None);
+        rates.sample(at(2), 1, &pgs(1000));
+        assert_eq!((rates.rate(None), rates.rate(Some(1))), (None, None), "its past is no rate");
+        let mut rates = Rates::default();
+        rates.sample(at(2), 1, &pgs(1000));
+        rates.sample(at(4), 2, &pgs(1020));
+        assert_eq!(rates.rate(None).map(|rate| rate.read_ops), Some(10));
+        assert_eq!(rates.rate(Some(1)).map(|rate| rate.read_ops), Some(10));
+        assert_eq!(rates.rate(Some(2)), None);
+        rates.sample(at(60), 2, &pgs(1020));
+        assert_eq!(rates.rate(None), Some(Rate::default()), "nobody reports any more");
     }
 }

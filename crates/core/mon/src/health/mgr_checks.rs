@@ -49,7 +49,7 @@ fn modules_failed(state: &State) -> Option<Check> {
     let failed: Vec<_> = advice
         .into_iter()
         .filter_map(|(module, listening, advice)| match listening {
-            Listening::Failed(why) => Some((module, why, advice)),
+            Listening::Failed(why) | Listening::Otherwise(_, why) => Some((module, why, advice)),
             Listening::At(_) | Listening::Nowhere => None,
         })
         .collect();

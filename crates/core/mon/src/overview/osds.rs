@@ -16,14 +16,16 @@ const STEPS: usize = 12;
 const SHOWN: [DeviceWork; 3] = [DeviceWork::Read, DeviceWork::DurableWrite, DeviceWork::Flush];
 
 pub(super) fn all(state: &State, map: &OsdMap, digest: &Digest) -> Vec<Section> {
-    map.osds().take(OSDS_COUNT_MAX).map(|osd| one(state, map, digest, osd)).collect()
+    let are_judged = crate::slow_devices::ratio(state) > 0.0;
+    map.osds().take(OSDS_COUNT_MAX).map(|osd| one(state, map, digest, (osd, are_judged))).collect()
 }
 
 fn fraction(weight: u32) -> f64 {
     f64::from(weight) / f64::from(WEIGHT_ONE)
 }
 
-fn one(state: &State, map: &OsdMap, digest: &Digest, osd: OsdId) -> Section {
+/// Of devices that are not judged nothing is kept.
+fn one(state: &State, map: &OsdMap, digest: &Digest, (osd, is_judged): (OsdId, bool)) -> Section {
     let stat = state.shown_pgs().osd(osd);
     let pgs = digest.osd_pgs.get(&osd).copied().unwrap_or_default();
     let facts = state.osd.metadata(osd);
@@ -33,7 +35,8 @@ fn one(state: &State, map: &OsdMap, digest: &Digest, osd: OsdId) -> Section {
     let slow = state.slow_osds.found.find(osd).map(|slow| slow.finding.as_ref().map(describe));
     let slow = slow.map(|text| text.unwrap_or_else(|| "its device was slow".to_owned()));
     let latencies = state.slow_osds.found.latencies(osd, STEPS);
-    let devices = SHOWN.map(|work| (work.key(), histogram(&latencies.of(work))));
+    let device =
+        || SHOWN.map(|work| (work.key(), histogram(&latencies.of(work)))).into_iter().collect::<Section>();
     Section::new()
         .with("id", osd)
         .with("host", host.unwrap_or_else(|| fact("hostname").to_owned()))
@@ -49,7 +52,7 @@ fn one(state: &State, map: &OsdMap, digest: &Digest, osd: OsdId) -> Section {
         .with("primaries", pgs.primary)
         .with("commit_us", commit_us)
         .with("slow", slow.unwrap_or_default())
-        .with("device", devices.into_iter().collect::<Section>())
+        .with("device", if is_judged { Node::from(device()) } else { super::null() })
 }
 
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "microseconds for people")]

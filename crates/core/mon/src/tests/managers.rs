@@ -473,6 +473,15 @@ fn osds_report_to_the_monitor_too_while_a_stock_manager_is_active() {
     let fsid = world.mon.fsid();
     world.message(osd, 0, PgStats { fsid, ..PgStats::default() });
     assert!(world.mon.state().stats.pgs.osd(0).is_some());
+    // Our own command goes on, whoever is the manager.
+    let admin = world.connect(ADMIN);
+    for command in ["nacre overview", "nacre history"] {
+        let ack =
+            world.ask(admin, &format!(r#"{{"prefix":"{command}","format":"json"}}"#)).expect("an answer");
+        assert_eq!(ack.result, 0, "{command}: {}", ack.status);
+        let shown = String::from_utf8_lossy(&ack.data.to_bytes()).into_owned();
+        assert!(command == "nacre history" || shown.contains(r#""images":null"#), "nobody counts: {shown}");
+    }
     x.dies(&mut world);
     world.pass(SECOND * 4);
     assert_eq!(wanted(&mut world), [false]);

@@ -69,6 +69,7 @@ fn it_says_how_osds_and_their_devices_are() {
     assert!(down["means"].as_str().is_some_and(|means| means.contains("does not run")), "{down}");
     assert!(down["advice"].as_str().is_some_and(|advice| !advice.is_empty()), "{down}");
     assert_eq!(shown["recovery"], Value::Null, "nobody has reported any");
+    assert_eq!((&shown["recovery_known"], &shown["images"]), (&true.into(), &serde_json::json!([])));
     // The history has a sample each five seconds, with what devices took.
     let history = told(&mut world, admin, r#"{"prefix":"nacre history","format":"json"}"#);
     let rows = history["rows"].as_array().expect("rows");
@@ -87,6 +88,9 @@ fn it_says_how_osds_and_their_devices_are() {
     let none =
         told(&mut world, admin, &format!(r#"{{"prefix":"nacre history","after":{last},"format":"json"}}"#));
     assert_eq!(none["rows"], serde_json::json!([]));
+    let off = r#"{"prefix":"config set","who":"mon","name":"nacre_slow_device_ratio","value":"0"}"#;
+    assert_eq!(do_it(&mut world, admin, off), 0);
+    assert_eq!(overview(&mut world, admin)["osds"][1]["device"], Value::Null, "nobody looks at it");
 }
 
 #[test]
@@ -163,9 +167,12 @@ fn options_say_where_the_page_is_and_what_is_wrong_is_a_health_check() {
 fn who_reads_is_proved_by_a_key_and_has_caps() {
     let mut world = World::new(1);
     let admin = world.connect(ADMIN);
-    for (name, caps) in
-        [("reader", "allow r"), ("writer", "allow w"), ("near", "allow r network 10.0.0.0/24")]
-    {
+    for (name, caps) in [
+        ("reader", "allow r"),
+        ("writer", "allow w"),
+        ("near", "allow r network 10.0.0.0/24"),
+        ("tenant", "profile rbd"),
+    ] {
         world.add_client(&format!("client.{name}"), caps, "");
     }
     let key = |world: &World, name: &str| {
@@ -175,8 +182,9 @@ fn who_reads_is_proved_by_a_key_and_has_caps() {
     let reads = |world: &World, name: &str, key: &str, from| {
         Reader::parse(name, key, from).expect("a key").may_read(world.mon.state())
     };
-    let [reader, writer, near, osd] =
-        ["client.reader", "client.writer", "client.near", "osd.0"].map(|name| key(&world, name));
+    let [reader, writer, near, osd, tenant] =
+        ["client.reader", "client.writer", "client.near", "osd.0", "client.tenant"]
+            .map(|name| key(&world, name));
     assert!(
         reads(&world, "client.reader", &reader, FROM)
             && reads(&world, " reader", &format!("{reader}\n"), FROM)
@@ -188,8 +196,14 @@ fn who_reads_is_proved_by_a_key_and_has_caps() {
         reads(&world, "client.near", &near, FROM)
             && !reads(&world, "client.near", &near, [10, 0, 1, 9].into())
     );
-    assert!(reads(&world, "osd.0", &osd, FROM), "profile osd reads");
+    let seen = Reader::parse("client.near", &near, FROM).map(|reader| reader.seen_from([10, 0, 1, 9].into()));
+    assert!(seen.is_some_and(|reader| !reader.may_read(world.mon.state())), "it comes from elsewhere by now");
+    assert!(!reads(&world, "osd.0", &osd, FROM), "its profile is for its work");
+    assert!(!reads(&world, "client.tenant", &tenant, FROM), "it would see images of other tenants");
     assert!(Reader::parse("client.reader", "nonsense", FROM).is_none());
+    for name in ["client.re\u{1b}ader", &"x".repeat(129)] {
+        assert!(Reader::parse(name, &reader, FROM).is_none(), "{name}");
+    }
     assert_eq!(
         do_it(
             &mut world,
@@ -201,7 +215,11 @@ fn who_reads_is_proved_by_a_key_and_has_caps() {
     assert!(!reads(&world, "client.reader", &reader, FROM), "no longer");
     assert_eq!(do_it(&mut world, admin, r#"{"prefix":"auth rm","entity":"client.near"}"#), 0);
     assert!(!reads(&world, "client.near", &near, FROM), "gone");
-    let stranger = world.connect("client.writer");
-    let ack = world.ask(stranger, r#"{"prefix":"nacre overview"}"#).expect("an answer");
-    assert_eq!(ack.result, Errno::EACCES.negated(), "the same caps for the command");
+    for stranger in ["client.writer", "client.tenant"] {
+        let session = world.connect(stranger);
+        for command in ["nacre overview", "nacre history"] {
+            let ack = world.ask(session, &format!(r#"{{"prefix":"{command}"}}"#)).expect("an answer");
+            assert_eq!(ack.result, Errno::EACCES.negated(), "the same caps for {command} of {stranger}");
+        }
+    }
 }

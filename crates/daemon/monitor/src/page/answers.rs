@@ -4,7 +4,7 @@ use super::logins::{LOGIN_LASTS, Logins};
 use super::{Ask, Question, Reply};
 use nacre_env::{Clock, RealClock};
 use nacre_format::{Format, Node, Section};
-use nacre_mon::Reader;
+use nacre_mon::{Reader, overview};
 use nacre_service::{MailboxSender, WebAnswer, WebMethod, WebRequest};
 use nacre_types::{Entropy, Stamp};
 use std::net::IpAddr;
@@ -67,8 +67,8 @@ impl Pages {
 
     /// Answers a request.
     pub(super) fn answer(&self, request: &WebRequest, needs_login: bool) -> WebAnswer {
-        if !needs_login && !is_this_machine(&request.host) {
-            return WebAnswer::refused(421, "ask for localhost, 127.0.0.1 or [::1]");
+        if !needs_login && !(request.from.is_loopback() && is_this_machine(&request.host)) {
+            return WebAnswer::refused(421, "ask for localhost, 127.0.0.1 or [::1], on this machine");
         }
         if request.method == WebMethod::HandIn {
             return match request.path.as_str() {
@@ -91,9 +91,11 @@ impl Pages {
         }
     }
 
+    /// Who has logged in, as he comes now: caps may be for some networks only.
     fn reader_of(&self, request: &WebRequest) -> Option<Reader> {
         let token = request.cookie(COOKIE)?;
-        locked(&self.logins).find(token, self.clock.now()).cloned()
+        let reader = locked(&self.logins).find(token, self.clock.now()).cloned();
+        reader.map(|reader| reader.seen_from(request.from))
     }
 
     /// Answers what only readers may know.
@@ -106,8 +108,7 @@ impl Pages {
             return self.overview(reader);
         }
         match self.ask(reader, question) {
-            Ok(Some(tree)) => WebAnswer::shown(JSON, Node::from(tree).render(Format::Json, "")),
-            Ok(None) => WebAnswer::refused(503, "the monitor has not said anything"),
+            Ok(tree) => WebAnswer::shown(JSON, Node::from(tree.unwrap_or_default()).render(Format::Json, "")),
             Err(refused) => refused,
         }
     }
@@ -143,6 +144,7 @@ impl Pages {
         }
         match replies.recv_timeout(ANSWER_PATIENCE) {
             Ok(Reply::Told(tree)) => Ok(Some(*tree)),
+            Ok(Reply::Went(samples)) => Ok(Some(overview::history(&samples))),
             Ok(Reply::Allowed) => Ok(None),
             Ok(Reply::Refused) => Err(WebAnswer::refused(
                 401,
@@ -164,40 +166,59 @@ impl Pages {
     }
 
     fn log_in(&self, request: &WebRequest) -> WebAnswer {
-        // A form of another page cannot send this type unasked.
-        if !request.content_type.starts_with(JSON) {
+        if !is_own_page(request) {
             return WebAnswer::refused(415, "name and key come as application/json");
         }
         let said: serde_json::Value = serde_json::from_slice(&request.body).unwrap_or_default();
         let (Some(name), Some(key)) = (said["name"].as_str(), said["key"].as_str()) else {
             return WebAnswer::refused(400, "name and key are wanted");
         };
-        if !locked(&self.logins).may_try(request.from, self.clock.now()) {
-            return WebAnswer::refused(429, "too many tries have failed; try again in a minute");
-        }
         let Some(reader) = Reader::parse(name, key, request.from) else {
-            return WebAnswer::refused(401, "that is no key as a keyring has it");
+            let refused = WebAnswer::refused(401, "that is no name, or no key as a keyring has it");
+            return self.not_let_in(request, refused);
         };
         if let Err(refused) = self.ask(Some(reader.clone()), Question::MayRead) {
-            tracing::warn!(name = %reader.name, from = %request.from, status = refused.status, "a login to the web page failed");
+            let refused = self.not_let_in(request, refused);
+            if refused.status != 429 {
+                tracing::warn!(name = %reader.name, from = %request.from, status = refused.status, "a login to the web page failed");
+            }
             return refused;
         }
         let entropy = &mut **locked(&self.entropy);
-        let token = locked(&self.logins).succeeded(reader, request.from, self.clock.now(), entropy);
-        done(&token, LOGIN_LASTS)
+        let token = locked(&self.logins).succeeded(reader, self.clock.now(), entropy);
+        done(Some((&token, LOGIN_LASTS)))
+    }
+
+    /// What is answered to a try that has failed. One that the monitor had no time for does not count.
+    fn not_let_in(&self, request: &WebRequest, refused: WebAnswer) -> WebAnswer {
+        if refused.status == 401 && !locked(&self.logins).failed(request.from, self.clock.now()) {
+            return WebAnswer::refused(429, "too many tries have failed");
+        }
+        refused
     }
 
     fn log_out(&self, request: &WebRequest) -> WebAnswer {
-        request.cookie(COOKIE).into_iter().for_each(|token| locked(&self.logins).end(token));
-        done("", Duration::ZERO)
+        if !is_own_page(request) {
+            return WebAnswer::refused(415, "this is asked for as application/json");
+        }
+        let Some(token) = request.cookie(COOKIE) else { return done(None) };
+        locked(&self.logins).end(token);
+        done(Some(("", Duration::ZERO)))
     }
 }
 
-/// Nothing more is to be said; the browser has this cookie from now on, for so long.
-fn done(token: &str, lasts: Duration) -> WebAnswer {
-    let age_s = lasts.as_secs();
-    let cookie = format!("{COOKIE}={token}; Max-Age={age_s}; Path=/; HttpOnly; Secure; SameSite=Strict");
-    WebAnswer { status: 204, set_cookie: Some(cookie), ..WebAnswer::shown("text/plain", "") }
+/// A form of another page cannot send this type unasked.
+fn is_own_page(request: &WebRequest) -> bool {
+    request.content_type.starts_with(JSON)
+}
+
+/// Nothing more is to be said; the browser has a cookie of this value from now on, for so long.
+fn done(cookie: Option<(&str, Duration)>) -> WebAnswer {
+    let cookie = cookie.map(|(token, lasts)| {
+        let age_s = lasts.as_secs();
+        format!("{COOKIE}={token}; Max-Age={age_s}; Path=/; HttpOnly; Secure; SameSite=Strict")
+    });
+    WebAnswer { status: 204, set_cookie: cookie, ..WebAnswer::shown("text/plain", "") }
 }
 
 #[cfg(test)]
@@ -252,6 +273,9 @@ mod tests {
     #[test]
     fn on_this_machine_only_those_are_answered_who_meant_it() {
         let (pages, _asks) = pages();
+        let get = |path| WebRequest { from: IpAddr::from([127, 0, 0, 1]), ..get(path) };
+        let from_elsewhere = WebRequest { from: IpAddr::from([10, 0, 0, 1]), ..get("/") };
+        assert_eq!(pages.answer(&from_elsewhere, false).status, 421, "whatever it listens at");
         for host in ["localhost", "LOCALHOST:9284", "127.0.0.1:9284", "127.1.2.3", "[::1]:9284", "[::1]"] {
             assert_eq!(
                 pages.answer(&WebRequest { host: host.to_owned(), ..get("/") }, false).status,
@@ -293,29 +317,42 @@ mod tests {
         };
         let facts = || Reply::Told(Box::new(Section::new().with("a", 1_u64)));
         assert_eq!(told(&pages, &asks, with("/api/overview"), facts).body, r#"{"a":1}"#);
+        let went = || Reply::Went(vec![nacre_mgr::Sample::default()]);
+        assert!(told(&pages, &asks, with("/api/history"), went).body.contains(r#""rows":[[0,-1,-1,"#));
         assert!(pages.answer(&with("/api/login"), true).body.contains("\"name\":\"client.admin\""));
         // The same within a second, but for those alone that still may.
         assert_eq!(told(&pages, &asks, with("/api/overview"), || Reply::Allowed).status, 200);
         assert_eq!(told(&pages, &asks, with("/api/overview"), || Reply::Refused).status, 401);
         let out = WebRequest { method: WebMethod::HandIn, ..with("/api/logout") };
-        assert_eq!(pages.answer(&out, true).status, 204);
+        assert_eq!(pages.answer(&out, true).status, 415, "no page of elsewhere logs anybody out");
+        let out = WebRequest { content_type: JSON.to_owned(), ..out };
+        let nobody = WebRequest { cookie: String::new(), ..out.clone() };
+        assert_eq!(pages.answer(&nobody, true).set_cookie, None);
+        let answer = pages.answer(&out, true);
+        assert!(answer.status == 204 && answer.set_cookie.is_some_and(|cookie| cookie.contains("Max-Age=0")));
         assert_eq!(pages.answer(&with("/api/overview"), true).status, 401);
     }
 
     #[test]
-    fn who_fails_too_often_is_refused_even_with_the_right_key() {
+    fn failures_of_others_keep_nobody_out_who_has_the_key() {
         let (pages, asks) = pages();
+        for _ in 0..7 {
+            assert_eq!(told(&pages, &asks, login(KEY), || Reply::NotActive).status, 503, "no failure of his");
+        }
         for _ in 0..5 {
             assert_eq!(told(&pages, &asks, login(KEY), || Reply::Refused).status, 401);
         }
-        assert_eq!(told(&pages, &asks, login(KEY), || Reply::Allowed).status, 429);
+        assert_eq!(told(&pages, &asks, login(KEY), || Reply::Refused).status, 429);
+        assert_eq!(pages.answer(&login("nonsense"), true).status, 429);
+        assert_eq!(told(&pages, &asks, login(KEY), || Reply::Allowed).status, 204);
     }
 
     #[test]
     fn without_tls_there_is_nothing_to_hand_in() {
         let (pages, _asks) = pages();
-        assert_eq!(pages.answer(&login(KEY), false).status, 405);
-        let after = WebRequest { query: "after=soon".to_owned(), ..get("/api/history") };
+        let from = IpAddr::from([127, 0, 0, 1]);
+        assert_eq!(pages.answer(&WebRequest { from, ..login(KEY) }, false).status, 405);
+        let after = WebRequest { query: "after=soon".to_owned(), from, ..get("/api/history") };
         assert_eq!(pages.answer(&after, false).status, 400);
     }
 }

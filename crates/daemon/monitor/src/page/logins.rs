@@ -8,9 +8,11 @@ use std::time::Duration;
 
 /// Who is logged in at a time; beyond that the one whose login ends first has to log in again.
 const LOGINS_COUNT_MAX: usize = 64;
+/// And of one entity: beyond that its own oldest one is over.
+const LOGINS_OF_ONE_MAX: usize = 8;
 /// How long a login lasts.
 pub(super) const LOGIN_LASTS: Duration = Duration::from_secs(8 * 3600);
-/// Tries that may fail within [`TRIES_WINDOW`], of one address and of all.
+/// Tries that fail within [`TRIES_WINDOW`], of one address and of all, are told apart up to so many.
 const FAILURES_OF_ONE_MAX: u32 = 5;
 const FAILURES_MAX: u32 = 100;
 const TRIES_WINDOW: Duration = Duration::from_secs(60);
@@ -62,9 +64,9 @@ impl Failures {
 }
 
 impl Logins {
-    /// Counts a try as failed until [`Logins::succeeded`]; false when there were too many already. Of those that come at the same time none
-    /// gets by.
-    pub(super) fn may_try(&mut self, from: IpAddr, now: Stamp) -> bool {
+    /// Counts a try that has failed; false when there were too many already, of which no more is to be said. A key cannot be guessed,
+    /// however often one tries, so the right one is let in all the same: else anybody could keep others out.
+    pub(super) fn failed(&mut self, from: IpAddr, now: Stamp) -> bool {
         if self.failures.is_over(now) {
             self.failures = Failures { since: now, ..Failures::default() };
         }
@@ -77,22 +79,16 @@ impl Logins {
         true
     }
 
-    /// A try has not failed: the reader is logged in under the token that is returned.
-    pub(super) fn succeeded(
-        &mut self,
-        reader: Reader,
-        from: IpAddr,
-        now: Stamp,
-        entropy: &mut dyn Entropy,
-    ) -> String {
-        self.failures.all = self.failures.all.saturating_sub(1);
-        if let Some(count) = self.failures.of.get_mut(&network(from)) {
-            *count = count.saturating_sub(1);
-        }
+    /// The reader is logged in under the token that is returned.
+    pub(super) fn succeeded(&mut self, reader: Reader, now: Stamp, entropy: &mut dyn Entropy) -> String {
         self.of.retain(|(.., until)| *until > now);
-        if self.of.len() >= LOGINS_COUNT_MAX {
-            // They are in the order in which they end.
-            self.of.remove(0);
+        // They are in the order in which they end.
+        let own = self.of.iter().enumerate().filter(|(_, (_, other, _))| other.name == reader.name);
+        let own: Vec<usize> = own.map(|(at, _)| at).collect();
+        let oldest_own = own.first().copied().filter(|_| own.len() >= LOGINS_OF_ONE_MAX);
+        let oldest = (self.of.len() >= LOGINS_COUNT_MAX).then_some(0);
+        if let Some(over) = oldest_own.or(oldest) {
+            self.of.remove(over);
         }
         let mut token = [0; TOKEN_BYTES];
         entropy.fill(&mut token);
@@ -143,7 +139,7 @@ mod tests {
     #[test]
     fn a_login_lasts_for_its_time_and_they_are_bounded() {
         let (mut logins, mut entropy) = (Logins::default(), SeededEntropy(1));
-        let token = logins.succeeded(reader("admin"), addr(1), at(0), &mut entropy);
+        let token = logins.succeeded(reader("admin"), at(0), &mut entropy);
         let name =
             |logins: &Logins, token: &str, now| logins.find(token, now).map(|reader| reader.name.to_string());
         assert_eq!(token.len(), 2 * TOKEN_BYTES);
@@ -152,7 +148,7 @@ mod tests {
         assert_eq!(name(&logins, &"0".repeat(64), at(1)), None);
         assert_eq!(name(&logins, &token, at(LOGIN_LASTS.as_secs())), None);
         let others: Vec<String> = (0..LOGINS_COUNT_MAX)
-            .map(|_| logins.succeeded(reader("mon."), addr(1), at(2), &mut entropy))
+            .map(|number| logins.succeeded(reader(&format!("reader{number}")), at(2), &mut entropy))
             .collect();
         assert_eq!(name(&logins, &token, at(3)), None, "it had to make room");
         assert!(others.iter().all(|token| logins.find(token, at(3)).is_some()));
@@ -163,18 +159,29 @@ mod tests {
     }
 
     #[test]
-    fn who_fails_too_often_has_to_wait() {
+    fn one_entity_cannot_crowd_out_others() {
         let (mut logins, mut entropy) = (Logins::default(), SeededEntropy(1));
-        assert!((0..FAILURES_OF_ONE_MAX).all(|_| logins.may_try(addr(1), at(0))));
-        assert!(!logins.may_try(addr(1), at(59)));
-        assert!(logins.may_try(addr(2), at(59)), "another one may");
-        logins.succeeded(reader("admin"), addr(2), at(59), &mut entropy);
-        assert!(logins.may_try(addr(1), at(60)));
+        let admin = logins.succeeded(reader("admin"), at(0), &mut entropy);
+        let own: Vec<String> =
+            (0..LOGINS_COUNT_MAX).map(|_| logins.succeeded(reader("reader"), at(1), &mut entropy)).collect();
+        let lasts = own.iter().map(|token| logins.find(token, at(2)).is_some()).collect::<Vec<_>>();
+        let first = LOGINS_COUNT_MAX - LOGINS_OF_ONE_MAX;
+        assert!(lasts[..first].iter().all(|lasts| !lasts) && lasts[first..].iter().all(|lasts| *lasts));
+        assert!(logins.find(&admin, at(2)).is_some());
+    }
+
+    #[test]
+    fn failures_are_counted_by_network_and_in_all() {
+        let mut logins = Logins::default();
+        assert!((0..FAILURES_OF_ONE_MAX).all(|_| logins.failed(addr(1), at(0))));
+        assert!(!logins.failed(addr(1), at(59)));
+        assert!(logins.failed(addr(2), at(59)), "another one");
+        assert!(logins.failed(addr(1), at(60)));
         let many = |n: u32| IpAddr::from([10, 1, (n >> 8) as u8, n as u8]);
-        let taken = (0..1000).filter(|n| logins.may_try(many(*n), at(61))).count();
+        let taken = (0..1000).filter(|n| logins.failed(many(*n), at(61))).count();
         assert_eq!(taken, FAILURES_MAX as usize - 1, "of many addresses");
         let v6 = |last: &str| format!("fd00:1:2:3::{last}").parse::<IpAddr>().expect("valid");
-        assert!((0..FAILURES_OF_ONE_MAX).all(|n| logins.may_try(v6(&n.to_string()), at(200))));
-        assert!(!logins.may_try(v6("ffff"), at(200)), "of one network");
+        assert!((0..FAILURES_OF_ONE_MAX).all(|n| logins.failed(v6(&n.to_string()), at(200))));
+        assert!(!logins.failed(v6("ffff"), at(200)), "of one network");
     }
 }

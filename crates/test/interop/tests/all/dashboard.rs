@@ -105,16 +105,28 @@ fn beyond_this_machine_only_readers_see_it() {
         nok curl -s --max-time 5 http://127.0.0.1:$PORT/
         key=$(ceph auth get-or-create-key client.reader mon 'allow r'); other=$(ceph auth get-or-create-key client.other osd 'allow *')
         writer=$(ceph auth get-or-create-key client.writer mon 'allow w')
+        tenant=$(ceph auth get-or-create-key client.tenant mon 'profile rbd')
         [ $(login client.reader "$other") = 401 ]; [ $(login client.other "$other") = 401 ]; [ $(login client.nobody "$key") = 401 ]
         [ $(login client.writer "$writer") = 401 ]
+        # Who has images of his own need not know those of others.
+        [ $(login client.tenant "$tenant") = 401 ]; ceph auth get client.tenant > tenant.keyring
+        ceph -n client.tenant -k tenant.keyring mon stat; nok ceph -n client.tenant -k tenant.keyring nacre overview
         [ $(login reader "$key") = 204 ]; grep -q nacre_login jar; grep -q '#HttpOnly_' jar; mv jar mine
         [ $(get api/overview -b mine) = 200 ]; [ $(get api/history -b mine) = 200 ]
-        # Another address, whose tries have not failed: 127.0.0.1 has made four of five.
-        [ $(login client.reader nonsense) = 401 ]; [ $(login client.reader "$key") = 429 ]
+        # 127.0.0.1 has failed five times: that is the end of what it is told, but not of those that have a key.
+        [ $(login client.reader nonsense) = 429 ]; [ $(login client.nobody "$key") = 429 ]; [ $(login client.reader "$key") = 204 ]
+        # Connections that ask nothing keep nobody out.
+        for n in $(seq 24); do eval "exec $((n + 40))<>/dev/tcp/127.0.0.1/$PORT"; done; [ $(get '') = 200 ]
+        for n in $(seq 24); do eval "exec $((n + 40))>&-"; done
         # An entity that loses its caps, or its key, sees nothing more.
         ceph auth caps client.reader mon 'allow w'; until_true 10 "[ \$(get api/overview -b mine) = 401 ]"
         ceph auth caps client.reader mon 'allow r'; until_true 10 "[ \$(get api/overview -b mine) = 200 ]"
+        [ $(status --cacert page.crt -X POST -b mine https://127.0.0.1:$PORT/api/logout) = 415 ]
         [ $(post api/logout '' -b mine) = 204 ]; [ $(get api/overview -b mine) = 401 ]
+        # A certificate whose key is not there yet ends nothing.
+        cp page.crt good.crt; echo half > page.crt; sleep 3
+        [ $(status --cacert good.crt https://127.0.0.1:$PORT/) = 200 ]; ceph mgr services | jq -e '.dashboard != null' > /dev/null
+        cp good.crt page.crt
         # Port 0 switches it off.
         ceph config set mgr mgr/dashboard/ssl_server_port 0; until_true 20 "ceph mgr services | jq -e '.dashboard == null'"
         nok curl -s --max-time 5 --cacert page.crt https://127.0.0.1:$PORT/"#

@@ -34,6 +34,7 @@ function scaled(value, step, units) {
 const bytes = (value) => scaled(value, 1024, [" B", " KiB", " MiB", " GiB", " TiB", " PiB", " EiB"]);
 const count = (value) => scaled(value, 1000, ["", " k", " M", " G", " T"]);
 const time = (us) => us < 1000 ? `${Math.round(us)} µs` : us < 1e6 ? `${(us / 1e3).toPrecision(3)} ms` : `${(us / 1e6).toPrecision(3)} s`;
+const known = (value, unit, end = "") => value === null || value === undefined ? "–" : `${unit(value)}${end}`;
 const percent = (share) => `${(100 * share).toFixed(share < 0.1 ? 1 : 0)} %`;
 function span(seconds) {
   if (seconds < 90) return `${Math.round(seconds)} s`;
@@ -66,8 +67,8 @@ function showNow(facts) {
   const monitors = facts.monitors.map((mon) => mon.name + (mon.leads ? " (leads)" : mon.in_quorum ? "" : " (out of quorum)"));
   const states = Object.entries(pgs.states).map(([state, number]) => `${number} ${state}`);
   const rows = [
-    ["Clients read", `${bytes(io.read_bytes)}/s, ${count(io.read_ops)} op/s`],
-    ["Clients write", `${bytes(io.write_bytes)}/s, ${count(io.write_ops)} op/s`],
+    ["Clients read", io ? `${bytes(io.read_bytes)}/s, ${count(io.read_ops)} op/s` : "not known yet"],
+    ["Clients write", io ? `${bytes(io.write_bytes)}/s, ${count(io.write_ops)} op/s` : "not known yet"],
     ["Used", `${bytes(usage.used_bytes)} of ${bytes(usage.total_bytes)} (${percent(usage.used_bytes / Math.max(usage.total_bytes, 1))})`],
     ["Data", `${count(usage.objects)} objects, ${bytes(usage.data_bytes)}`],
     ["OSDs", `${facts.osds.length}, ${up} up, ${inside} in`],
@@ -81,7 +82,11 @@ function showNow(facts) {
 function showRecovery(facts) {
   const { recovery, io, pgs } = facts;
   if (!recovery) {
-    show("recovery", el("p", { class: "ok" }, pgs.inactive ? `Nothing moves; ${pgs.inactive} PGs are not active.` : "Nothing to recover: all copies are where they belong."));
+    const left = pgs.degraded + pgs.misplaced;
+    const words = !facts.recovery_known || pgs.unknown ? "Not known yet: not all OSDs have reported."
+      : left ? `Not known yet: ${count(left)} copies are missing or in the wrong place, and nothing has moved.`
+        : pgs.inactive ? `Nothing moves; ${pgs.inactive} PGs are not active.` : null;
+    show("recovery", words ? el("p", {}, words) : el("p", { class: "ok" }, "Nothing to recover: all copies are where they belong."));
     return;
   }
   const ends = recovery.remaining_s === null ? "no forecast yet" : `done in about ${span(recovery.remaining_s)}`;
@@ -94,7 +99,7 @@ function showRecovery(facts) {
       ["Copies left", count(recovery.copies_left)],
       ["Missing copies", `${count(pgs.degraded)} (${percent(pgs.degraded / copies)})`],
       ["In the wrong place", `${count(pgs.misplaced)} (${percent(pgs.misplaced / copies)})`],
-      ["Speed", `${bytes(io.recovered_bytes)}/s, ${count(io.recovered_objects)} objects/s`],
+      ["Speed", io ? `${bytes(io.recovered_bytes)}/s, ${count(io.recovered_objects)} objects/s` : "not known yet"],
     ].map(([name, value]) => [el("dt", {}, name), el("dd", {}, value)])));
 }
 
@@ -153,7 +158,7 @@ const fillKind = (share) => share >= 0.9 ? "err" : share >= 0.8 ? "warn" : "";
 
 function tile(osd) {
   const share = osd.used_bytes / Math.max(osd.total_bytes, 1);
-  const writes = osd.device.durable_write;
+  const writes = osd.device?.durable_write;
   const state = [osd.up ? "" : "down", osd.in ? "" : "out"].filter(Boolean).join(", ");
   const kind = !osd.up ? "err" : osd.slow || !osd.in ? "warn" : "";
   const fill = el("i");
@@ -165,7 +170,7 @@ function tile(osd) {
     state ? el("span", { class: kind }, state) : null,
     osd.slow ? el("span", { class: "warn" }, "slow device") : null,
     el("span", { class: `fill ${fillKind(share)}`, "aria-hidden": "true" }, fill),
-    el("span", {}, `${percent(share)}${osd.up && writes.count ? `, ${time(writes.us_p99)}` : ""}`));
+    el("span", {}, `${percent(share)}${osd.up && writes?.count ? `, ${time(writes.us_p99)}` : ""}`));
 }
 
 function showMap(osds) {
@@ -178,9 +183,10 @@ function showMap(osds) {
 
 function showHeat(osds) {
   const work = $("work").value;
-  const busy = osds.filter((osd) => osd.up && osd.device[work]?.count > 0);
+  const busy = osds.filter((osd) => osd.up && osd.device?.[work]?.count > 0);
   if (!busy.length) {
-    show("heat", el("p", { class: "note" }, "No device had such requests in the last minute."));
+    const off = osds.length && osds.every((osd) => osd.device === null);
+    show("heat", el("p", { class: "note" }, off ? "Not known: nobody looks at devices, as nacre_slow_device_ratio is 0." : "No device had such requests in the last minute."));
     return;
   }
   busy.sort((a, b) => b.device[work].us_p99 - a.device[work].us_p99);
@@ -238,7 +244,7 @@ function table(head, rows, none) {
 
 function showPools(pools) {
   const rows = pools.map((pool) => [pool.name, `${pool.size}`, `${pool.pgs}`, count(pool.objects), bytes(pool.stored_bytes), bytes(pool.used_bytes),
-    bytes(pool.available_bytes), `${bytes(pool.io.read_bytes)}/s`, `${bytes(pool.io.write_bytes)}/s`, count(pool.io.read_ops), count(pool.io.write_ops)]);
+    bytes(pool.available_bytes), known(pool.io?.read_bytes, bytes, "/s"), known(pool.io?.write_bytes, bytes, "/s"), known(pool.io?.read_ops, count), known(pool.io?.write_ops, count)]);
   const head = ["pool", "copies", "PGs", "objects", "stored", "used", "can take", "read", "written", "reads/s", "writes/s"];
   show("pools", table(head, rows, "There are no pools."));
 }
@@ -247,23 +253,30 @@ let imagesBefore = null;
 function showImages(facts) {
   const key = (image) => JSON.stringify([image.pool, image.namespace, image.name]);
   const before = imagesBefore;
+  if (!facts.images) {
+    imagesBefore = null;
+    show("images", el("p", { class: "note" }, "Not known: OSDs tell it to Nacre's own manager alone."));
+    return;
+  }
   imagesBefore = { at: facts.at, of: new Map(facts.images.map((image) => [key(image), image])) };
   if (!facts.images.length) {
     show("images", el("p", { class: "note" }, "No image was used."));
     return;
   }
   if (before?.at === facts.at) return;
-  const seconds = before ? facts.at - before.at : 1;
+  const seconds = before ? Math.max(facts.at - before.at, 1) : 1;
   const rates = facts.images.map((image) => {
     const then = before?.of.get(key(image));
-    const grown = (name) => then ? Math.max(image[name] - then[name], 0) : 0;
+    // Of one that was not told of at the look before nothing is known.
+    const grown = (name) => then ? Math.max(image[name] - then[name], 0) : null;
+    const rate = (name) => then ? grown(name) / seconds : null;
     const mean = (name) => { const ops = grown(`${name}_ops`); return ops ? grown(`${name}_us`) / ops : null; };
-    return { image, ops: grown("read_ops") + grown("write_ops"), grown, mean };
+    return { image, ops: grown("read_ops") + grown("write_ops"), rate, mean };
   });
   rates.sort((a, b) => b.ops - a.ops);
-  const rows = rates.slice(0, 30).map(({ image, grown, mean }) => [[image.pool, image.namespace, image.name].filter(Boolean).join("/"),
-    count(grown("read_ops") / seconds), count(grown("write_ops") / seconds), `${bytes(grown("read_bytes") / seconds)}/s`, `${bytes(grown("write_bytes") / seconds)}/s`,
-    mean("read") === null ? "–" : time(mean("read")), mean("write") === null ? "–" : time(mean("write"))]);
+  const rows = rates.slice(0, 30).map(({ image, rate, mean }) => [[image.pool, image.namespace, image.name].filter(Boolean).join("/"),
+    known(rate("read_ops"), count), known(rate("write_ops"), count), known(rate("read_bytes"), bytes, "/s"), known(rate("write_bytes"), bytes, "/s"),
+    known(mean("read"), time), known(mean("write"), time)]);
   show("images", table(["image", "reads/s", "writes/s", "read", "written", "time of a read", "of a write"], rows, ""));
 }
 
@@ -353,12 +366,21 @@ function askForLogin(why) {
   $("facts").hidden = true;
   $("logout").hidden = true;
   $("state").textContent = why;
+  document.title = "Log in – Nacre";
+}
+
+/** What is shown is of earlier, and says so. */
+function notUpToDate(why) {
+  $("facts").classList.add("stale");
+  $("state").textContent = `Not up to date: ${why}`;
+  document.title = "Not up to date – Nacre";
 }
 
 function render(facts) {
   latest = facts;
   $("cluster").textContent = facts.fsid;
   document.title = `${facts.health.status} – Nacre`;
+  $("facts").classList.remove("stale");
   showHealth(facts.health);
   showNow(facts);
   showRecovery(facts);
@@ -382,7 +404,7 @@ async function poll() {
     $("login").hidden = true;
   } catch (error) {
     if (error.status === 401) return askForLogin("Who looks from elsewhere must log in.");
-    $("state").textContent = `Not up to date: ${error.message}`;
+    notUpToDate(error.message);
   }
   setTimeout(poll, POLL_MS);
 }
@@ -401,7 +423,7 @@ $("login-form").addEventListener("submit", async (event) => {
   begin();
 });
 $("logout").addEventListener("click", async () => {
-  await fetch("api/logout", { method: "POST" });
+  await fetch("api/logout", { method: "POST", headers: { "Content-Type": "application/json" } });
   location.reload();
 });
 
@@ -412,7 +434,7 @@ async function begin() {
     $("logout").hidden = !login.needs_login;
     poll();
   } catch (error) {
-    $("state").textContent = `Not up to date: ${error.message}`;
+    notUpToDate(error.message);
     setTimeout(begin, POLL_MS);
   }
 }
