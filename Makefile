@@ -37,7 +37,7 @@ demo: packages bin
 
 # Most tests of daemons wait more than they work: more of them at a time than there are processors.
 test: packages
-	RUST_TEST_THREADS=5 $(CARGO) test --workspace --quiet --no-fail-fast
+	RUST_TEST_THREADS=6 $(CARGO) test --workspace --quiet --no-fail-fast
 	$(MAKE) --no-print-directory fuzz suites
 
 check: lint unit

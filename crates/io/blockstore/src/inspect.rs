@@ -82,7 +82,8 @@ pub fn bad_metadata(disk: &mut dyn Disk, kv: &dyn KvStore) -> Result<Vec<BadReco
     scan(kv, prefix::COLLECTION, |key, value| {
         let read = kv_schema::decode_spg(key.clone())
             .and_then(|at| Ok(Keyspace { at, number: kv_schema::decode_collection(value)?.1 }));
-        audit.live.extend(audit.note(prefix::COLLECTION, &key, "collection", read));
+        let live = audit.note(prefix::COLLECTION, &key, "collection", read);
+        audit.live.extend(live);
     })?;
     scan(kv, prefix::LOG, |key, value| {
         audit.note(prefix::LOG, &key, "log", kv_schema::check_log_pair(key.clone(), value));

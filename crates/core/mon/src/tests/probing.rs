@@ -65,7 +65,7 @@ fn what_probes_find_is_health_until_it_is_over() {
     (0..6).for_each(|_| cluster.probed(Ok(answered(3000))));
     assert!(!cluster.has("POOL_PROBE_FAILED") && !cluster.has("POOL_PROBE_SLOW"));
     let fault = failed(&cluster);
-    cluster.probed(Ok(fault.clone()));
+    cluster.probed(Ok(fault));
     let (severity, text) = cluster.check("POOL_PROBE_FAILED").expect("a PG is silent");
     assert!(severity == "HEALTH_ERR" && text.contains("led by osd.2: no answer to a write"), "{text}");
     // A pool that is full is asked nothing: that it has failed is not known any more.

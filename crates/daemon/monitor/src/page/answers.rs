@@ -67,7 +67,8 @@ impl Pages {
 
     /// Answers a request.
     pub(super) fn answer(&self, request: &WebRequest, needs_login: bool) -> WebAnswer {
-        if !needs_login && !(request.from.is_loopback() && is_this_machine(&request.host)) {
+        let is_here = request.from.is_loopback() && is_this_machine(&request.host);
+        if !needs_login && !is_here {
             return WebAnswer::refused(421, "ask for localhost, 127.0.0.1 or [::1], on this machine");
         }
         if request.method == WebMethod::HandIn {

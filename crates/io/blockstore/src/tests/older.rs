@@ -50,7 +50,7 @@ fn what_is_not_changed_stays_as_it_was() {
     use nacre_txn::StoreToken;
     let mut rig = Rig::new(1, 16 << 20, tiny(1));
     let mut store = rig.open();
-    let mut settle = |store: &mut crate::BlockStore, nth, at, fill: u8, token| {
+    let settle = |store: &mut crate::BlockStore, nth, at, fill: u8, token| {
         let txn = write(nth, at, vec![fill; 40_000]);
         store.submit(txn, StoreToken::without_pg(token)).expect("room");
         while store.waiting() > 0 {

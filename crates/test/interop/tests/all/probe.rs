@@ -14,7 +14,7 @@ fn a_pool_that_does_not_serve_is_named_until_it_serves_again() {
     let Some(cluster) = Cluster::start_processes(3) else { return };
     let shell = cluster.pool("probe", 8).within(150);
     let sh = |script: &str| shell.sh(&format!("{TOOLS} {script}"));
-    sh("for option in 'mon nacre_probe_timeout 2' 'mon nacre_probe_interval 2'; do ceph config set $option; done
+    sh("for option in 'mon mon_allow_pool_delete true' 'mon nacre_probe_timeout 2' 'mon nacre_probe_interval 2'; do ceph config set $option; done
         ceph osd erasure-code-profile set two k=2 m=1 crush-failure-domain=osd; ceph osd pool create ec 4 4 erasure two; until_true 30 'rounds 2'; until_true 30 is_well || { ceph health detail; exit 1; }");
     // Nothing is left of it, nor counted.
     sh("[ -z \"$(rados -p $POOL ls --all)\" ]; [ $(ceph df -f json | jq '[.pools[].stats.objects] | add') = 0 ]

@@ -181,7 +181,7 @@ pub(super) fn change(folder: &Folder) {
     submit(&mut store, txn);
     store.checkpoint_now().expect("a healthy device");
     let mut txn = Transaction::new(PG);
-    txn.push(Op::Truncate { object: object.clone(), size: 500_000 });
+    txn.push(Op::Truncate { object, size: 500_000 });
     txn.push(Op::Write { object: small(3), offset: 0, data: BufList::from(noise(7, 5000)) });
     submit(&mut store, txn);
     store.checkpoint_now().expect("a healthy device");
