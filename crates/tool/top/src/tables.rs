@@ -181,7 +181,7 @@ pub(crate) fn recovery(facts: &Facts) -> Line {
     let recovery = &facts["recovery"];
     let Some(done) = recovery["share_done"].as_f64() else {
         let pgs = &facts["pgs"];
-        let left = number(&pgs["degraded"]) + number(&pgs["misplaced"]);
+        let left = number(&pgs["degraded"]).saturating_add(number(&pgs["misplaced"]));
         let are_known = facts["recovery_known"].as_bool() == Some(true) && number(&pgs["unknown"]) == 0;
         let text = match (are_known, left) {
             (true, 0) => "recovery nothing to do".to_owned(),
