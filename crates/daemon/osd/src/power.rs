@@ -173,6 +173,28 @@ mod tests {
         assert_eq!(machine.sample(&mut meter), None, "no time has passed");
     }
 
+    /// The options say where to look, and what a processor takes.
+    #[test]
+    fn the_model_is_the_operators() {
+        let machine = Machine::new();
+        machine.write("sys/devices/system/cpu/online", "0-1\n");
+        let root = machine.0.path().to_string_lossy().into_owned();
+        let options = Values::from_iter([
+            ("nacre_power_root", root.as_str()),
+            ("nacre_power_model_idle_watts", "2"),
+            ("nacre_power_model_busy_watts", "20"),
+        ]);
+        let mut meter = PowerMeter::default();
+        machine.write("proc/uptime", "100.00 150.00\n");
+        assert_eq!(meter.sample(&options), None);
+        // One of two was idle.
+        machine.write("proc/uptime", "110.00 160.00\n");
+        assert_eq!(meter.sample(&options).map(|power| power.milliwatts), Some(22_000));
+        let nobody = Values::from_iter([("nacre_power_root", "")]);
+        machine.write("proc/uptime", "120.00 170.00\n");
+        assert_eq!((meter.sample(&nobody), meter.sample(&options)), (None, None), "it begins anew");
+    }
+
     #[test]
     fn what_is_no_number_is_no_measurement() {
         let machine = Machine::new();

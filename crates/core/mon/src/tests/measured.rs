@@ -4,8 +4,8 @@ use super::{ADMIN, World};
 use crate::event::SessionId;
 use crate::front::FrontEvent;
 use nacre_msg::stats::{PgStat, PingTimes, PingWindow, SlowOps, StoreStatfs, osd_alert, pg_state};
-use nacre_msg::{Message, MgrOpen, MgrReport, PgStats};
-use nacre_types::PgId;
+use nacre_msg::{BillReport, BillRow, Message, MgrOpen, MgrReport, PgStats};
+use nacre_types::{EntityName, PgId};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -374,4 +374,36 @@ fn checks_that_were_on_are_listed_until_they_are_cleared() {
     world.pass(Duration::from_secs(2));
     give(&mut world, r#"{"prefix":"healthcheck history clear"}"#);
     assert_eq!(flags(&mut world).0, serde_json::Value::Null);
+}
+
+/// Metrics have a series for each client up to the bound, and one for all others.
+#[test]
+fn the_bill_tells_so_many_clients_apart() {
+    for (series_max, expected) in [("1", 2), ("100", 5)] {
+        let mut world = World::new(3);
+        world.boot_all(3);
+        let admin = world.connect(ADMIN);
+        let set = format!(
+            r#"{{"prefix":"config set","who":"mon","name":"nacre_bill_series_max","value":"{series_max}"}}"#
+        );
+        assert_eq!(world.ask(admin, &set).map(|ack| ack.result), Some(0));
+        let osd = world.connect("osd.0");
+        let row =
+            |id| BillRow { client: EntityName::client(id), cpu_ns: 1000 * id, ops: 1, ..BillRow::default() };
+        for id in 1..=5 {
+            world.mon.state.stats.bill.learn(EntityName::client(id), format!("client.x{id}"), "h".to_owned());
+        }
+        let rows = (1..=5).map(row).collect();
+        let (process_ns, process_delta_ns) = (1_000_000, 1_000_000);
+        let process = "host/1/a".to_owned();
+        world.message(
+            osd,
+            0,
+            BillReport { process, process_ns, process_delta_ns, rows, ..BillReport::default() },
+        );
+        let stats = &world.mon.state().stats;
+        let clients = stats.bill.sums(&stats.images).clients;
+        let sum: u64 = clients.iter().map(|(_, account)| account.cpu_ns).sum();
+        assert_eq!((clients.len(), sum), (expected, 15_000), "{series_max}");
+    }
 }
