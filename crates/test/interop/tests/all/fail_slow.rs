@@ -82,6 +82,7 @@ fn run(script: &str, seconds: u64) {
 }
 
 #[test]
+#[ignore = "minutes of nine OSDs, in which nothing else should run: cargo test -p nacre-interop --test all fail_slow:: -- --ignored --test-threads 1"]
 fn a_device_that_stalls_is_named_and_its_osd_leads_nothing_until_it_is_well() {
     run(
         r#"
