@@ -101,7 +101,7 @@ fn a_pool_gets_fewer_pgs_whatever_shards_osds_hold_of_them() {
         numbers() { [ "$(ceph osd pool ls detail -f json | jq -c '.[] | select(.pool_name == "ec") | [.pg_num, .pg_placement_num]')" = "[$1,$1]" ]; }
         ceph osd pool set ec allow_ec_overwrites true
         ceph osd pool set ec pg_num 1; wait numbers 1; wait clean
-        ceph osd pool set ec pg_num 2; wait eval '[ $(ceph osd pool get ec pg_num -f json | jq .pg_num) = 2 ]'; wait clean
+        ceph osd pool set ec pg_num 2; ceph osd pool set ec pgp_num 1; wait eval '[ $(ceph osd pool get ec pg_num -f json | jq .pg_num) = 2 ]'; wait clean
         pool=$(ceph osd pool ls detail -f json | jq '.[] | select(.pool_name == "ec") | .pool_id')
         acting() { ceph pg map $pool.$1 -f json | jq -c .acting; }
         [ $(acting 0) = $(acting 1) ]
