@@ -52,6 +52,8 @@ fn scrubs_come_as_the_options_say() {
     let deep = scrubs(&world);
     assert!(deep.iter().zip(&begin).all(|(now, then)| now.1 > then.1), "{deep:?}");
 
+    // What is late waits for no hour, and by an interval of seconds everything is.
+    set(&mut world, "osd_deep_scrub_interval", "86400");
     let hour = world.client(0).wall().sec / 3600 % 24;
     set(&mut world, "osd_scrub_begin_hour", &((hour + 2) % 24).to_string());
     set(&mut world, "osd_scrub_end_hour", &((hour + 3) % 24).to_string());
