@@ -4,7 +4,7 @@ use crate::block_page;
 use crate::blocks::{INLINE_PAGE, PAGE_BLOCKS, Period, StoredPage};
 use crate::device::DeviceBlock;
 use crate::kv_schema::{self, prefix};
-use crate::onode::{Onode, Stored};
+use crate::onode::{Onode, OwnRecord, Stored};
 use crate::slot::Slot;
 use nacre_buf::Bytes;
 use nacre_denc::DecodeError;
@@ -75,17 +75,28 @@ impl Records {
     }
 }
 
+/// Why an object cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ReadError {
+    /// The KV store failed.
+    #[error(transparent)]
+    Kv(#[from] KvError),
+    /// One of its records cannot be understood.
+    #[error(transparent)]
+    Record(#[from] DecodeError),
+}
+
 /// The object of this number, if it is there.
-pub(crate) fn read(kv: &dyn KvStore, number: u64) -> Result<Option<Records>, KvError> {
+pub(crate) fn read(kv: &dyn KvStore, number: u64) -> Result<Option<Onode>, ReadError> {
     let key = kv_schema::object_key(number);
     let Some(own) = kv.get(&key)? else { return Ok(None) };
-    let mut records = Records { key: key.slice(1..), own: Some(own), pages: Vec::new() };
-    if records.own.as_ref().is_some_and(Onode::has_page_records) {
+    let (own, mut pages) = (OwnRecord::decode(number, own)?, Vec::new());
+    if own.has_page_records() {
         let end = end_of_prefix(&key).unwrap_or_default();
-        let pages = kv.scan(Bound::Excluded(&key), Bound::Excluded(&end), usize::MAX)?;
-        records.pages.extend(pages.into_iter().filter_map(page));
+        let found = kv.scan(Bound::Excluded(&key), Bound::Excluded(&end), usize::MAX)?;
+        pages.extend(found.into_iter().filter_map(page));
     }
-    Ok(Some(records))
+    Ok(Some(own.with_pages(&pages)?.onode))
 }
 
 fn page((key, value): Pair) -> Option<(u32, Bytes)> {

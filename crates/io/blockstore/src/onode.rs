@@ -71,16 +71,7 @@ impl Onode {
         let blocks_bytes = (STRETCH_BYTES + 4) * first_page.len();
         let mut w = Writer::with_capacity(ONODE_BYTES + self.meta.len() + blocks_bytes);
         w.envelope(VERSION, VERSION, |w| {
-            w.blob(&self.meta);
-            w.u64(self.size);
-            w.u64(self.omap);
-            w.u64(self.omap_bytes);
-            w.blob(&self.omap_header);
-            w.count(self.attrs.len());
-            for (name, value) in self.attrs.iter() {
-                w.blob(name);
-                w.blob(value);
-            }
+            self.encode_head(w);
             let records = self.blocks.records();
             w.count(records.len());
             for run in records {
@@ -93,6 +84,20 @@ impl Onode {
         Bytes::copy_from_slice(w.as_slice())
     }
 
+    /// What versions from 2 on have before the blocks.
+    fn encode_head(&self, w: &mut Writer) {
+        w.blob(&self.meta);
+        w.u64(self.size);
+        w.u64(self.omap);
+        w.u64(self.omap_bytes);
+        w.blob(&self.omap_header);
+        w.count(self.attrs.len());
+        for (name, value) in self.attrs.iter() {
+            w.blob(name);
+            w.blob(value);
+        }
+    }
+
     /// As programs wrote it that knew format 2, of an object whose blocks are all at home.
     #[cfg(test)]
     pub(crate) fn encode_format_2(&self) -> Bytes {
@@ -100,16 +105,7 @@ impl Onode {
             self.blocks.iter().filter_map(|(index, slot)| Some((index, slot.device()?))).collect();
         let mut w = Writer::new();
         w.envelope(2, 2, |w| {
-            w.blob(&self.meta);
-            w.u64(self.size);
-            w.u64(self.omap);
-            w.u64(self.omap_bytes);
-            w.blob(&self.omap_header);
-            w.count(self.attrs.len());
-            for (name, value) in self.attrs.iter() {
-                w.blob(name);
-                w.blob(value);
-            }
+            self.encode_head(w);
             w.count(blocks.len());
             for (index, device) in blocks {
                 w.u32(index);
@@ -121,45 +117,9 @@ impl Onode {
         w.finish()
     }
 
-    /// Whether it is of a version that has its blocks in pages.
-    pub(crate) fn is_paged(value: &Bytes) -> bool {
-        value.first().is_some_and(|version| *version >= PAGED_VERSION)
-    }
-
-    /// Whether there are records of further pages beside what [`Onode::encode`] made; of what cannot be read, there may be.
-    pub(crate) fn has_page_records(value: &Bytes) -> bool {
-        Self::is_paged(value) && Self::skip_to_blocks(Reader::new(value.clone())).is_none_or(|runs| runs > 0)
-    }
-
-    /// The number of runs of further pages.
-    fn skip_to_blocks(mut r: Reader) -> Option<u32> {
-        r.skip(ENVELOPE_BYTES).ok()?;
-        r.blob().ok()?;
-        r.skip(3 * size_of::<u64>()).ok()?;
-        r.blob().ok()?;
-        for _ in 0..r.u32().ok()? {
-            r.blob().ok()?;
-            r.blob().ok()?;
-        }
-        r.u32().ok()
-    }
-
     /// What [`Onode::encode`] made, or an earlier version, with the records of further pages by their numbers.
     pub(crate) fn decode(id: u64, value: Bytes, pages: &[(u32, Bytes)]) -> Result<Stored, DecodeError> {
-        Reader::new(value).envelope("onode", VERSION, |version, r| {
-            let name = if version < 2 { Some((r.get()?, r.get()?)) } else { None };
-            let (meta, size) = (r.blob()?, r.u64()?);
-            let (omap, omap_bytes) = if version < 2 { (0, 0) } else { (r.u64()?, r.u64()?) };
-            let omap_header = r.blob()?;
-            let attrs = (0..r.count(8)?)
-                .map(|_| Ok((r.str()?, r.blob()?)))
-                .collect::<Result<Attrs, DecodeError>>()?;
-            let blocks =
-                if version < PAGED_VERSION { decode_inline(r, pages)? } else { decode_pages(r, pages)? };
-            let (attrs, blocks) = (shared(attrs), Arc::new(blocks));
-            let onode = Self { id, meta, size, blocks, attrs, omap, omap_bytes, omap_header };
-            Ok(Stored { onode, name })
-        })
+        OwnRecord::decode(id, value)?.with_pages(pages)
     }
 
     /// A block that it refers to and that is not in the data area: nothing may be read or written there.
@@ -181,9 +141,71 @@ impl Onode {
     }
 }
 
+/// The object's own record: all of it but for further pages of its blocks.
+pub(crate) struct OwnRecord {
+    /// Without blocks yet.
+    onode: Onode,
+    /// Of version 1 only: where the object is.
+    name: Option<(SpgId, HObject)>,
+    /// Those of this record.
+    blocks: Vec<(u32, Slot)>,
+    /// Which pages have records of their own; `None` for versions up to 2, which have all blocks here.
+    pages: Option<Vec<PageRun>>,
+}
+
+impl OwnRecord {
+    pub(crate) fn decode(id: u64, value: Bytes) -> Result<Self, DecodeError> {
+        Reader::new(value).envelope("onode", VERSION, |version, r| {
+            let name = if version < 2 { Some((r.get()?, r.get()?)) } else { None };
+            let (meta, size) = (r.blob()?, r.u64()?);
+            let (omap, omap_bytes) = if version < 2 { (0, 0) } else { (r.u64()?, r.u64()?) };
+            let omap_header = r.blob()?;
+            let attrs = (0..r.count(8)?)
+                .map(|_| Ok((r.str()?, r.blob()?)))
+                .collect::<Result<Attrs, DecodeError>>()?;
+            let (attrs, blocks) = (shared(attrs), Arc::default());
+            let onode = Onode { id, meta, size, blocks, attrs, omap, omap_bytes, omap_header };
+            let (mut blocks, mut pages) = (Vec::new(), None);
+            if version < PAGED_VERSION {
+                decode_stretches(r, &mut blocks)?;
+            } else {
+                let runs = (0..r.count(8)?).map(|_| Ok(PageRun { first: r.u32()?, count: r.u32()? }));
+                pages = Some(runs.collect::<Result<Vec<_>, DecodeError>>()?);
+                block_page::decode(r, 0, &mut blocks)?;
+            }
+            Ok(Self { onode, name, blocks, pages })
+        })
+    }
+
+    /// Whether there are records of further pages beside it.
+    pub(crate) fn has_page_records(&self) -> bool {
+        self.pages.as_ref().is_some_and(|pages| !pages.is_empty())
+    }
+
+    /// Whether it is of a version that has its blocks in pages.
+    #[cfg(test)]
+    pub(crate) const fn is_paged(&self) -> bool {
+        self.pages.is_some()
+    }
+
+    /// The object, if these are the pages that it has: of one that is missing, the blocks would read as zeros.
+    pub(crate) fn with_pages(self, pages: &[(u32, Bytes)]) -> Result<Stored, DecodeError> {
+        let Self { mut onode, name, mut blocks, pages: runs } = self;
+        let has = runs.iter().flatten().flat_map(|run| run.first..run.first.saturating_add(run.count));
+        if !has.eq(pages.iter().map(|(number, _)| *number)) {
+            return Err(DecodeError::Invalid { what: "pages of an object", value: pages.len() as u64 });
+        }
+        for (number, value) in pages {
+            block_page::decode_record(value, *number, &mut blocks)?;
+        }
+        let is_paged = runs.is_some();
+        onode.blocks = Arc::new(if is_paged { Blocks::stored(blocks) } else { blocks.into_iter().collect() });
+        Ok(Stored { onode, name })
+    }
+}
+
 /// Of versions up to 2: all blocks.
-fn decode_inline(r: &mut Reader, pages: &[(u32, Bytes)]) -> Result<Blocks, DecodeError> {
-    let mut blocks = Vec::new();
+fn decode_stretches(r: &mut Reader, blocks: &mut Vec<(u32, Slot)>) -> Result<(), DecodeError> {
     for _ in 0..r.count(12)? {
         let (index, block) = (r.u32()?, r.u32()?);
         for nth in 0..r.count(4)? {
@@ -196,28 +218,7 @@ fn decode_inline(r: &mut Reader, pages: &[(u32, Bytes)]) -> Result<Blocks, Decod
             blocks.push((index, Slot::Device(DeviceBlock { block, crc })));
         }
     }
-    of_pages(&[], pages)?;
-    Ok(blocks.into_iter().collect())
-}
-
-fn decode_pages(r: &mut Reader, pages: &[(u32, Bytes)]) -> Result<Blocks, DecodeError> {
-    let runs = (0..r.count(8)?).map(|_| Ok(PageRun { first: r.u32()?, count: r.u32()? }));
-    let runs = runs.collect::<Result<Vec<_>, DecodeError>>()?;
-    let mut blocks = Vec::new();
-    block_page::decode(r, 0, &mut blocks)?;
-    for (number, value) in of_pages(&runs, pages)? {
-        block_page::decode_record(value, *number, &mut blocks)?;
-    }
-    Ok(Blocks::stored(blocks))
-}
-
-/// The pages, if they are those that the object says: of one that is missing, the blocks would read as zeros.
-fn of_pages<'a>(runs: &[PageRun], pages: &'a [(u32, Bytes)]) -> Result<&'a [(u32, Bytes)], DecodeError> {
-    let numbers = runs.iter().flat_map(|run| run.first..run.first.saturating_add(run.count));
-    if numbers.eq(pages.iter().map(|(number, _)| *number)) {
-        return Ok(pages);
-    }
-    Err(DecodeError::Invalid { what: "pages of an object", value: pages.len() as u64 })
+    Ok(())
 }
 
 #[cfg(test)]
@@ -260,7 +261,7 @@ mod tests {
         assert_eq!((back.omap, back.omap_bytes, &back.omap_header), (9, 77, &onode.omap_header));
         let found = back.blocks.iter().filter_map(|(index, slot)| Some((index, slot.device()?.block)));
         assert_eq!(found.collect::<Vec<_>>(), blocks);
-        assert!(Onode::has_page_records(&value));
+        assert!(OwnRecord::decode(5, value.clone()).is_ok_and(|own| own.has_page_records()));
         assert!(Onode::decode(5, value.slice(..value.len() - 3), &pages).is_err());
         assert!(Onode::decode(5, value, &pages[1..]).is_err(), "a page is missing");
     }
@@ -270,7 +271,7 @@ mod tests {
         let last = PAGE_BLOCKS - 1;
         let onode = onode(&[(last, 7)]);
         let value = onode.encode(&[(last, device(7))]);
-        assert!(!Onode::has_page_records(&value));
+        assert!(OwnRecord::decode(5, value.clone()).is_ok_and(|own| !own.has_page_records()));
         let back = Onode::decode(5, value.clone(), &[]).expect("our own bytes").onode;
         assert_eq!(back.blocks.get(last).and_then(Slot::device), Some(device(7)));
         assert!(Onode::decode(5, value, &[(1, Bytes::new())]).is_err(), "a page too many");

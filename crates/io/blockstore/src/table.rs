@@ -285,11 +285,10 @@ impl Table {
         if let Some(onode) = self.onodes.get(&id) {
             return onode.cloned();
         }
-        let Some(records) = self.note(objects::read(self.kv.as_ref(), id))? else {
+        let Some(onode) = self.note(objects::read(self.kv.as_ref(), id))? else {
             self.note_failure(&format_args!("object {id} has a name and is not there"));
             return None;
         };
-        let onode = self.note(records.decode())?.onode;
         if let Some(block) = onode.block_outside(self.space.alloc.area()) {
             self.note_failure(&format_args!("block {block} of object {id} is outside the data area"));
             return None;

@@ -6,7 +6,7 @@ use crate::error::OpenError;
 use crate::freemap::{FreeMapShard, RefChanges};
 use crate::kv_schema::{self, State, StoredState, Sums, prefix};
 use crate::objects;
-use crate::onode::{Onode, Stored};
+use crate::onode::Stored;
 use crate::slot::Slot;
 use nacre_buf::Bytes;
 use nacre_kv::{Durability, KvBatch, KvStore};
@@ -19,22 +19,14 @@ const BATCH_OPS_MAX: usize = 8192;
 pub(crate) fn from_version_1(kv: &mut dyn KvStore, state: State) -> Result<State, OpenError> {
     let omaps = omap_sizes(kv)?;
     let mut batches = vec![KvBatch::default()];
-    kv_schema::scan::<OpenError>(kv, &[prefix::OBJECT], |key, value| {
-        if kv_schema::decode_page_key(key.clone()).is_ok() {
-            // Written by an upgrade that was interrupted.
-            return Ok(());
-        }
-        let id = kv_schema::decode_number(key)?;
+    objects::each::<OpenError>(kv, |records| {
+        let id = records.number()?;
         if batches.last().is_none_or(|batch| batch.ops().len() >= BATCH_OPS_MAX) {
             batches.push(KvBatch::default());
         }
-        if Onode::is_paged(&value) {
-            // Done by it.
-            return Ok(());
-        }
-        let Stored { mut onode, name } = Onode::decode(id, value, &[])?;
+        let Stored { mut onode, name } = records.decode()?;
         let (Some((at, name)), Some(batch)) = (name, batches.last_mut()) else {
-            // Done, by an upgrade of format 2 that was interrupted.
+            // Done, by an upgrade that was interrupted.
             return Ok(());
         };
         batch.put(kv_schema::name_key(&at.into(), &name), kv_schema::encode_name(id, &name));

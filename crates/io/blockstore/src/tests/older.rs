@@ -45,7 +45,7 @@ fn a_store_of_format_2_is_converted_as_it_changes_whenever_power_goes() {
 fn what_is_not_changed_stays_as_it_was() {
     use super::faults::write;
     use super::model::{drain, object, read};
-    use crate::onode::Onode;
+    use crate::onode::OwnRecord;
     use nacre_store::ObjectStore;
     use nacre_txn::StoreToken;
     let mut rig = Rig::new(1, 16 << 20, tiny(1));
@@ -74,6 +74,7 @@ fn what_is_not_changed_stays_as_it_was() {
     rig.crash(0);
     let kept = rig.copy_metadata();
     let own = kept.iter().filter(|(key, _)| crate::kv_schema::is_object_key(key));
-    let paged: Vec<bool> = own.map(|(_, value)| Onode::is_paged(value)).collect();
+    let paged: Vec<bool> =
+        own.map(|(_, value)| OwnRecord::decode(0, value.clone()).expect("our own").is_paged()).collect();
     assert_eq!(paged, [false, true]);
 }
