@@ -110,6 +110,12 @@ pub(crate) struct Acceptor {
     thread: Option<JoinHandle<()>>,
 }
 
+impl std::fmt::Debug for Acceptor {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}", self.addr)
+    }
+}
+
 impl Acceptor {
     /// Listens at `addr`; port 0 is any that is free. Threads are named `name`.
     ///

@@ -30,13 +30,8 @@ pub enum HttpPage {
 }
 
 /// A listening socket with a thread that accepts, and one for each connection. Its end closes the socket.
+#[derive(Debug)]
 pub struct HttpServer(Acceptor);
-
-impl std::fmt::Debug for HttpServer {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "HttpServer({})", self.addr())
-    }
-}
 
 impl HttpServer {
     /// Listens at `addr`; port 0 is any that is free. Threads are named `name`.

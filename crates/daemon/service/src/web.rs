@@ -122,13 +122,8 @@ fn reason(status: u16) -> &'static str {
 }
 
 /// A listening socket with its threads. Its end closes the socket.
+#[derive(Debug)]
 pub struct WebServer(Acceptor);
-
-impl std::fmt::Debug for WebServer {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "WebServer({})", self.addr())
-    }
-}
 
 impl WebServer {
     /// Listens at `addr`; port 0 is any that is free. Threads are named `name`. With `tls` nothing else is understood.
