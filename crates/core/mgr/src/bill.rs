@@ -252,12 +252,7 @@ impl Bill {
     fn client(&self, instance: &EntityName) -> Client {
         self.names.get(instance).map(|named| named.client.clone()).unwrap_or_else(|| Client {
             // `client.?`: of a kind that is known, but not whose.
-            entity: instance
-                .to_string()
-                .split('.')
-                .next()
-                .map(|kind| format!("{kind}.?"))
-                .unwrap_or_default(),
+            entity: format!("{}.?", instance.kind.as_str()),
             host: String::new(),
         })
     }
@@ -316,13 +311,12 @@ impl Bill {
             let account = Account::of(row, budget);
             self.clients.add(self.client(&row.client), &account, bound);
             let is_sound = row.namespace.len().max(row.image.len()) <= TEXT_BYTES_MAX;
-            if !row.image.is_empty() && is_sound {
-                let key = (row.pool, row.namespace.clone(), row.image.clone());
-                self.images.add(key, &account, bound);
+            let (namespace, image) =
+                if is_sound { (row.namespace.clone(), row.image.clone()) } else { <_>::default() };
+            if !image.is_empty() {
+                self.images.add((row.pool, namespace.clone(), image.clone()), &account, bound);
             }
             let Some(slice) = self.slices.back_mut() else { continue };
-            let image = if is_sound { row.image.clone() } else { String::new() };
-            let namespace = if is_sound { row.namespace.clone() } else { String::new() };
             let key = (row.client, row.pool, namespace, image);
             if slice.rows.len() < SLICE_ROWS_MAX || slice.rows.contains_key(&key) {
                 slice.rows.entry(key).or_default().add(&account);

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! The thread's clock costs too much to be read for each event, so it is read at a turn's end, at most once per [`READ_INTERVAL`]. Between
-//! two readings each event adds a weight to who it is for: a measured number of nanoseconds for each kind of [`Work`] (`weights.rs`). What
+//! two readings each event adds a weight to who it is for: an estimate of nanoseconds for each kind of [`Work`] (`weights.rs`). What
 //! the thread really used is shared out in proportion, so the sum is exact, and the weights only decide between those who were served within
 //! the same moment. Completions of the store and acknowledgements do not say which client they are of: theirs is shared by all that clients, recovery
 //! and scrub had in that moment, and where there was nothing of those, by the next that is.
@@ -311,7 +311,7 @@ impl Bill {
         Some(BillSample { rows: rows.collect(), classes_ns, process_ns })
     }
 
-    /// How much work of each kind there was since the start, as a section of `perf dump`: what the weights are measured with.
+    /// How much work of each kind there was since the start, as a section of `perf dump`: what the weights can be fitted to.
     pub(crate) fn dump(&self) -> serde_json::Value {
         self.work.dump()
     }
