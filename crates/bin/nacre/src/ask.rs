@@ -4,9 +4,7 @@ use crate::files::Folder;
 use anyhow::{Context, Result, bail};
 use nacre_buf::Bytes;
 use nacre_client::{Access, Client, Failure, Finished};
-use nacre_env::real::RealNet;
-use nacre_env::{Clock, RealClock, SystemEntropy};
-use nacre_service::Messenger;
+use nacre_env::{Clock, RealClock};
 use nacre_types::Stamp;
 use std::time::Duration;
 
@@ -40,11 +38,9 @@ impl Admin {
         let keyring = folder.keyring().display().to_string();
         let access = Access::parse(&text(&folder.conf())?, &text(&folder.keyring())?, "admin")
             .with_context(|| format!("{} and {keyring}", folder.conf().display()))?;
-        let net = RealNet::new().context("no sockets for a client; see ulimit -n")?;
         let clock = RealClock::start();
-        let messenger = Messenger::new(Box::new(net), clock.wall().sec.into());
-        let mut client = Client::new(access, Box::new(clock), Box::new(SystemEntropy::default()), messenger);
-        client.begin();
+        let client =
+            Client::of_this_machine(access, clock).context("no sockets for a client; see ulimit -n")?;
         Ok(Self { client, clock, keyring })
     }
 

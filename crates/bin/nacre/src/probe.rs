@@ -3,14 +3,10 @@
 use crate::args::ProbeArgs;
 use crate::signals::Stop;
 use anyhow::{Context, Result, bail};
-use nacre_client::{Access, Client, Finished, probe_locator};
-use nacre_env::real::RealNet;
-use nacre_env::{Clock, RealClock, SystemEntropy};
+use nacre_client::{Access, Client, Finished, probe_locator, probe_write};
+use nacre_env::{Clock, RealClock};
 use nacre_mgr::probes::HostProbe;
-use nacre_msg::SubOp;
-use nacre_msg::osd_op::code;
 use nacre_objecter::Request;
-use nacre_service::Messenger;
 use nacre_types::{Errno, PoolId, Stamp, seconds};
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -95,17 +91,11 @@ impl HostProber {
         let user = args.id.strip_prefix("client.").unwrap_or(&args.id);
         let access = Access::parse(&text(&conf)?, &text(&keyring)?, user)
             .with_context(|| format!("{} and {}", conf.display(), keyring.display()))?;
-        let net = RealNet::new().context("no sockets for a client; see ulimit -n")?;
         let clock = RealClock::start();
-        let messenger = Messenger::new(Box::new(net), clock.wall().sec.into());
-        let mut client = Client::new(access, Box::new(clock), Box::new(SystemEntropy::default()), messenger);
-        client.begin();
-        let until = clock.now() + CONNECT_TIMEOUT;
-        while client.objecter().map().epoch == 0 {
-            client.turn(Duration::from_millis(100))?;
-            if clock.now() > until {
-                bail!("no monitor has given a map within {CONNECT_TIMEOUT:?}");
-            }
+        let mut client =
+            Client::of_this_machine(access, clock).context("no sockets for a client; see ulimit -n")?;
+        if !client.wait_for_map(&clock, CONNECT_TIMEOUT)? {
+            bail!("no monitor has given a map within {CONNECT_TIMEOUT:?}");
         }
         let map = client.objecter().map();
         let pool = map.pool_names.iter().find(|(_, name)| **name == args.pool).map(|(id, _)| *id);
@@ -121,7 +111,7 @@ impl HostProber {
             return Ok(());
         }
         let data = vec![0x5a_u8; usize::try_from(self.args.size)?];
-        let ops = vec![SubOp::write_full(data.into()), SubOp::new(code::DELETE)];
+        let ops = probe_write(data);
         let name = format!("host.{}", self.number % NAMES);
         self.number += 1;
         let locator = probe_locator(self.pool, &self.args.namespace);

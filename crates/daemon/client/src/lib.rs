@@ -12,7 +12,8 @@ mod client;
 pub mod conf;
 pub mod mon_host;
 mod probe;
+mod real;
 
 pub use access::{Access, AccessError};
 pub use client::{Client, Failure, Finished};
-pub use probe::{Probe, ProbeError, probe_locator};
+pub use probe::{Probe, ProbeError, probe_locator, probe_write};

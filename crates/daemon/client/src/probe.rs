@@ -184,9 +184,7 @@ impl<'a> Probe<'a> {
 
     fn send(&mut self, target: Target, step: Step) {
         let ops = match step.work() {
-            ProbeWork::Write => {
-                vec![SubOp::write_full(BufList::from(DATA.to_vec())), SubOp::new(code::DELETE)]
-            }
+            ProbeWork::Write => probe_write(DATA.to_vec()),
             ProbeWork::Read => vec![SubOp::read(0, DATA.len() as u64)],
         };
         let request = Request {
@@ -273,6 +271,12 @@ impl<'a> Probe<'a> {
 #[must_use]
 pub fn probe_locator(pool: PoolId, namespace: &str) -> ObjectLocator {
     ObjectLocator { namespace: ByteStr::from(namespace.as_bytes()), ..ObjectLocator::in_pool(pool) }
+}
+
+/// What one message of a probe does: it writes an object and removes it, and is answered when all members of the PG have both durably.
+#[must_use]
+pub fn probe_write(data: Vec<u8>) -> Vec<SubOp> {
+    vec![SubOp::write_full(BufList::from(data)), SubOp::new(code::DELETE)]
 }
 
 fn primary(map: &OsdMap, pg: PgId) -> Option<OsdId> {

@@ -4,11 +4,10 @@
 
 use nacre_auth::{CryptoKey, Offer};
 use nacre_client::{Access, Client, Probe};
-use nacre_env::real::RealNet;
-use nacre_env::{Clock, RealClock, SystemEntropy, Wake};
+use nacre_env::{RealClock, Wake};
 use nacre_mgr::probes::PoolProbe;
 use nacre_mon::{PROBE_NAMESPACE, PROBE_USER, ProbeOrder};
-use nacre_service::{Mailbox, MailboxSender, Messenger, mailbox};
+use nacre_service::{Mailbox, MailboxSender, mailbox};
 use nacre_types::{AuthName, EntityAddr, EntityKind, PoolId};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -70,13 +69,10 @@ fn serve(orders: &Receiver<Round>, results: &MailboxSender<Outcome>, stop: &Atom
 }
 
 fn probe(Round { monitors, order }: Round, stop: &AtomicBool) -> Outcome {
-    let net = RealNet::new().map_err(|error| format!("no sockets for a client: {error}"))?;
     let ProbeOrder { key, pools, round, patience } = order;
     let clock = RealClock::start();
-    let messenger = Messenger::new(Box::new(net), clock.wall().sec.into());
-    let mut client =
-        Client::new(access(monitors, key), Box::new(clock), Box::new(SystemEntropy::default()), messenger);
-    client.begin();
+    let mut client = Client::of_this_machine(access(monitors, key), clock)
+        .map_err(|error| format!("no sockets for a client: {error}"))?;
     let probe = Probe::new(&mut client, &clock, PROBE_NAMESPACE, patience, stop);
     probe.round(pools.as_ref(), round).map_err(|error| error.to_string())
 }

@@ -1,15 +1,12 @@
 //! [`Session`]: a connected client, and the operations that it has under way.
 
-use super::TURN_MAX;
 use crate::load::Target;
 use crate::place::Place;
 use anyhow::{Context, Result, bail};
 use nacre_client::{Access, Client, Finished};
-use nacre_env::real::RealNet;
-use nacre_env::{Clock, RealClock, SystemEntropy};
+use nacre_env::{Clock, RealClock};
 use nacre_msg::{OsdOpReply, SubOp};
 use nacre_objecter::Request;
-use nacre_service::Messenger;
 use nacre_types::{Errno, ObjectLocator, Stamp};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -39,16 +36,10 @@ impl Session {
             std::fs::read_to_string(path).with_context(|| path.display().to_string())
         };
         let access = Access::parse(&text(target.conf)?, &text(target.keyring)?, target.user)?;
-        let net = RealNet::new().context("no sockets for one more client; see ulimit -n")?;
-        let messenger = Messenger::new(Box::new(net), clock.wall().sec.into());
-        let mut client = Client::new(access, Box::new(clock), Box::new(SystemEntropy::default()), messenger);
-        client.begin();
-        let deadline = clock.now() + CONNECT_TIMEOUT;
-        while client.objecter().map().epoch == 0 {
-            if clock.now() > deadline {
-                bail!("no monitor answered within {CONNECT_TIMEOUT:?}");
-            }
-            client.turn(TURN_MAX)?;
+        let mut client = Client::of_this_machine(access, clock)
+            .context("no sockets for one more client; see ulimit -n")?;
+        if !client.wait_for_map(&clock, CONNECT_TIMEOUT)? {
+            bail!("no monitor answered within {CONNECT_TIMEOUT:?}");
         }
         let pool = client.objecter().map().pool_by_name(target.pool);
         let pool = pool.with_context(|| format!("there is no pool {}", target.pool))?;

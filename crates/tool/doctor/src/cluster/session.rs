@@ -3,9 +3,7 @@
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use nacre_client::{Access, Client, Finished, conf};
-use nacre_env::real::RealNet;
-use nacre_env::{Clock, RealClock, SystemEntropy};
-use nacre_service::Messenger;
+use nacre_env::{Clock, RealClock};
 use nacre_types::{Errno, OsdId, Stamp};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -69,16 +67,10 @@ impl Session {
         let access = Access::parse(&conf, &read(&keyring)?, &args.user)
             .with_context(|| format!("{} and {}", conf_file.display(), keyring.display()))?;
         let clock = RealClock::start();
-        let net = RealNet::new().context("no sockets for a client; see ulimit -n")?;
-        let messenger = Messenger::new(Box::new(net), clock.wall().sec.into());
-        let mut client = Client::new(access, Box::new(clock), Box::new(SystemEntropy::default()), messenger);
-        client.begin();
-        let deadline = clock.now() + PATIENCE;
-        while client.objecter().map().epoch == 0 {
-            client.turn(TURN_MAX)?;
-            if clock.now() > deadline {
-                bail!("no monitor answers within {PATIENCE:?}: a majority of them must run");
-            }
+        let mut client =
+            Client::of_this_machine(access, clock).context("no sockets for a client; see ulimit -n")?;
+        if !client.wait_for_map(&clock, PATIENCE)? {
+            bail!("no monitor answers within {PATIENCE:?}: a majority of them must run");
         }
         Ok(Self { client, clock })
     }
