@@ -28,7 +28,7 @@ pub use monmap::{MON_FEATURES, MonInfo, MonMap, STRATEGY_CLASSIC, STRATEGY_DISAL
 pub use next_map::{MapError, NextMap, newer_maps};
 pub use osd_info::{OsdInfo, XInfo};
 pub use osdmap::{ApplyError, OsdMap};
-pub use placement::{UpActing, full_hash};
+pub use placement::{UpActing, full_hash, wants_to_lead};
 pub use pool::{AutoscaleMode, PgMerge, Pool, PoolKind, PoolOption, PoolSnap};
 
 /// OSDs that a map may describe; bounds `max_osd` of a peer.

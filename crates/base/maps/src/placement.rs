@@ -155,10 +155,7 @@ impl OsdMap {
         if up.iter().filter(|osd| there(osd)).all(|osd| self.primary_affinity(*osd) == WEIGHT_ONE) {
             return;
         }
-        let takes = |osd: OsdId| {
-            let affinity = self.primary_affinity(osd);
-            affinity >= WEIGHT_ONE || refusal(input, osd) < affinity
-        };
+        let takes = |osd: OsdId| wants_to_lead(self.primary_affinity(osd), refusal(input, osd));
         let willing = up.iter().position(|osd| there(osd) && takes(*osd));
         let Some(chosen) = willing.or_else(|| up.iter().position(there)) else { return };
         let Some(osd) = up.get(chosen).copied() else { return };
@@ -169,8 +166,8 @@ impl OsdMap {
         }
     }
 
-    /// Who may lead a PG, in the order in which they are asked, each with the number that decides: it leads when its primary affinity (of
-    /// [`WEIGHT_ONE`]) is above it, and none before it does. Holes and OSDs that are down are left out.
+    /// Who may lead a PG, in the order in which they are asked, each with the number that decides ([`wants_to_lead`]): the first that wants
+    /// to leads, and the first of all where none does. Holes and OSDs that are down are left out.
     #[must_use]
     pub fn primary_candidates(&self, pg: PgId) -> Vec<(OsdId, u32)> {
         let Some(pool) = self.pool(pg.pool).filter(|pool| pg.seed < pool.pg_num) else { return Vec::new() };
@@ -186,6 +183,12 @@ impl OsdMap {
         filter(pool, &mut set, |osd| self.is_up(osd));
         set
     }
+}
+
+/// Whether an OSD of this primary affinity (of [`WEIGHT_ONE`]) wants to lead a PG for which it has this number.
+#[must_use]
+pub const fn wants_to_lead(affinity: u32, refusal: u32) -> bool {
+    affinity >= WEIGHT_ONE || refusal < affinity
 }
 
 /// An OSD of this primary affinity or a lower one does not want to lead the PG of this input.

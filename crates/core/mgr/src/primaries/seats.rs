@@ -1,7 +1,7 @@
 //! Who leads what, what each should lead, and the steps of affinity that bring one nearer to the other.
 
 use super::Evenness;
-use nacre_maps::{OsdMap, WEIGHT_ONE};
+use nacre_maps::{OsdMap, WEIGHT_ONE, wants_to_lead};
 use nacre_types::OsdId;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -32,7 +32,7 @@ impl Seat {
     }
 
     fn wants(&self, refusal: u32) -> bool {
-        self.affinity >= WEIGHT_ONE || refusal < self.affinity
+        wants_to_lead(self.affinity, refusal)
     }
 }
 
@@ -116,8 +116,18 @@ impl Seats {
 
     /// Who leads; the first where nobody wants to.
     fn leader(&self, candidates: &[(OsdId, u32)]) -> Option<OsdId> {
-        let wants =
-            |(osd, refusal): &&(OsdId, u32)| self.osds.get(osd).is_some_and(|seat| seat.wants(*refusal));
+        self.leader_with(candidates, None)
+    }
+
+    /// Likewise, when this OSD has that affinity instead of its own.
+    fn leader_with(&self, candidates: &[(OsdId, u32)], other: Option<(OsdId, u32)>) -> Option<OsdId> {
+        let affinity = |osd: OsdId| match other {
+            Some((other, affinity)) if other == osd => Some(affinity),
+            _ => self.osds.get(&osd).map(|seat| seat.affinity),
+        };
+        let wants = |(osd, refusal): &&(OsdId, u32)| {
+            affinity(*osd).is_some_and(|affinity| wants_to_lead(affinity, *refusal))
+        };
         let chosen = candidates.iter().find(wants).or_else(|| candidates.first());
         chosen.map(|(osd, _)| *osd)
     }
@@ -184,7 +194,7 @@ impl Seats {
             .iter()
             .filter(|(pg, refusal)| self.leaders.get(*pg) == Some(&osd) && seat.wants(*refusal));
         let (pg, affinity) = *led.max_by_key(|(pg, refusal)| (*refusal, *pg))?;
-        let other = self.leader_if(pg, (osd, affinity))?;
+        let other = self.leader_with(self.pgs.get(pg)?, Some((osd, affinity)))?;
         (other != osd).then_some(Step { affinity, other })
     }
 
@@ -197,24 +207,9 @@ impl Seats {
         refused.into_iter().find_map(|(refusal, pg)| {
             let affinity = refusal + 1;
             let other = *self.leaders.get(pg).filter(|leader| **leader != osd)?;
-            let gains = self.leader_if(pg, (osd, affinity)) == Some(osd);
+            let gains = self.leader_with(self.pgs.get(pg)?, Some((osd, affinity))) == Some(osd);
             gains.then_some(Step { affinity, other })
         })
-    }
-
-    /// Who leads a PG when one OSD has another affinity.
-    fn leader_if(&self, pg: usize, (other, affinity): (OsdId, u32)) -> Option<OsdId> {
-        let candidates = self.pgs.get(pg)?;
-        let wants = |osd: OsdId, refusal: u32| {
-            if osd == other {
-                affinity >= WEIGHT_ONE || refusal < affinity
-            } else {
-                self.osds.get(&osd).is_some_and(|seat| seat.wants(refusal))
-            }
-        };
-        let chosen =
-            candidates.iter().find(|(osd, refusal)| wants(*osd, *refusal)).or_else(|| candidates.first());
-        chosen.map(|(osd, _)| *osd)
     }
 
     fn is_allowed(&self, step: &Step) -> bool {
