@@ -252,7 +252,7 @@ fn check_dead_files(wrong: &mut Vec<String>) -> Result<()> {
             file.parent().and_then(Path::file_name).unwrap_or_default().to_string_lossy().into_owned();
         let name = if stem == "mod" { folder.clone() } else { stem };
         let root = matches!(name.as_str(), "lib" | "main")
-            || ["tests", "examples", "benches"].contains(&folder.as_str());
+            || ["tests", "examples", "benches", "bin"].contains(&folder.as_str());
         if !root && !named.contains(&name) {
             wrong.push(format!("{}: no `mod {name};` anywhere", file.display()));
         }

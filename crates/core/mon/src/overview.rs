@@ -1,6 +1,7 @@
 //! What people look at to see how the cluster is, as one tree: the web page of the active manager and `nacre top` show it, so that both say
 //! the same. It is bounded: of what there may be very many of, there are the worst or the largest.
 
+pub(crate) mod clients;
 mod osds;
 
 use crate::health::{Check, checks, overall, words};
@@ -44,6 +45,7 @@ pub fn tree(state: &State, now: Stamp, wall: UTime) -> Section {
         .with("osds", Node::array("osd", osds::all(state, map, &digest)))
         .with("pools", Node::array("pool", pools(state, map, &digest)))
         .with("images", images(state, map))
+        .with("clients", clients::all(state, map, now))
         .with("slow_requests", Node::array("request", slow_requests(state)))
 }
 

@@ -20,8 +20,6 @@ pub(crate) struct Stamps {
     pub(crate) recovered_objects: u64,
     /// Objects of this copy that were damaged, and brought anew.
     pub(crate) repaired_objects: u64,
-    /// Objects with large omaps, by the last deep scrub that this copy led.
-    pub(crate) large_omap_objects: u64,
 }
 
 impl Stamps {

@@ -192,7 +192,7 @@ impl PgState {
             num_scrub_errors: counters.scrub_errors,
             num_objects_recovered: i64::try_from(self.stamps.recovered_objects).unwrap_or(i64::MAX),
             num_objects_repaired: i64::try_from(self.stamps.repaired_objects).unwrap_or(i64::MAX),
-            num_large_omap_objects: i64::try_from(self.stamps.large_omap_objects).unwrap_or(i64::MAX),
+            num_large_omap_objects: i64::try_from(self.info.history.large_omap_objects).unwrap_or(i64::MAX),
             num_objects_dirty: counters.objects,
             num_whiteouts: counters.whiteouts,
             num_objects_omap: counters.omap_objects,

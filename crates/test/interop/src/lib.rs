@@ -10,6 +10,7 @@
 //! `keyring` of a running Ceph, the same tests run against that one: they must pass there too.
 #![allow(clippy::print_stderr, reason = "a test that fails says what it leaves behind")]
 
+mod ceph_server;
 mod client;
 mod cluster;
 mod hostile;

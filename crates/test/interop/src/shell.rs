@@ -1,5 +1,6 @@
 //! [`Shell`]: scripts in which stock programs find the cluster.
 
+use crate::ceph_server::{CephServer, PYTHON};
 use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,18 +12,17 @@ use std::time::Duration;
 const LIMIT: Duration = Duration::from_secs(60);
 /// What `timeout` exits with.
 const TIMED_OUT: i32 = 124;
-/// The system's interpreter: the one that Debian's `python3-rados` belongs to.
-const PYTHON: &str = "/usr/bin/python3";
 
 /// Begins every script. `set -e` does not see that `! program` went wrong; `nok program` does. `until_true SECONDS SCRIPT` waits for a
-/// script to end well, which knows the functions that the whole one does; a `grep -q` in it may end before what it reads from.
+/// script to end well, which knows the functions that the whole one does; a `grep -q` in it may end before what it reads from. It looks less
+/// often the longer it waits: each `ceph` is a fifth of a second of a processor that the cluster could use.
 const PRELUDE: &str = r#"
 nok() { if "$@" >/dev/null 2>&1; then echo "should have failed: $*" >&2; exit 1; fi; }
 until_true() {
-  local end=$((SECONDS + $1))
+  local end=$((SECONDS + $1)) pause=1
   until ( set +o pipefail; eval "$2" ) > /dev/null 2>&1; do
     if [ $SECONDS -gt $end ]; then echo "not in $1 s: $2" >&2; return 1; fi
-    sleep 0.1
+    sleep 0.$pause; pause=$((pause < 6 ? pause + 1 : 6))
   done
 }
 "#;
@@ -104,6 +104,7 @@ impl Shell {
         let mut command = Command::new("timeout");
         command.args(["--kill-after=5", &self.limit.as_secs().to_string(), program]);
         command.current_dir(&self.folder).env_remove("CEPH_ARGS").stdin(Stdio::null());
+        command.envs(CephServer::of_this_process().variables());
         command.envs(self.variables.iter().map(|(name, value)| (name, value)));
         command
     }

@@ -20,6 +20,7 @@ pub(crate) fn text(facts: &Facts) -> String {
         ("Durable writes of devices, per cent by time", tables::devices(facts)),
         ("Pools", tables::pools(facts)),
         ("Images", tables::images(facts)),
+        ("Clients, by processor time of OSDs", tables::clients(facts)),
         ("Slow requests", tables::requests(facts)),
     ];
     for (title, table) in parts {

@@ -13,7 +13,7 @@ use std::collections::VecDeque;
 
 /// Looks of which the overview shows what clients did.
 const LOOKS_MAX: usize = 300;
-const KEYS: &str = " q quit   Tab or 1-6 tabs   s sort by the next column   r reverse   arrows scroll ";
+const KEYS: &str = " q quit   Tab or 1-7 tabs   s sort by the next column   r reverse   arrows scroll ";
 
 /// What is to be done after an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,12 +30,13 @@ enum Tab {
     Devices,
     Pools,
     Images,
+    Clients,
     Requests,
 }
 
 impl Tab {
-    const ALL: [Self; 6] =
-        [Self::Overview, Self::Osds, Self::Devices, Self::Pools, Self::Images, Self::Requests];
+    const ALL: [Self; 7] =
+        [Self::Overview, Self::Osds, Self::Devices, Self::Pools, Self::Images, Self::Clients, Self::Requests];
 
     const fn name(self) -> &'static str {
         match self {
@@ -44,7 +45,8 @@ impl Tab {
             Self::Devices => "3 Devices",
             Self::Pools => "4 Pools",
             Self::Images => "5 Images",
-            Self::Requests => "6 Slow requests",
+            Self::Clients => "6 Clients",
+            Self::Requests => "7 Slow requests",
         }
     }
 
@@ -55,6 +57,8 @@ impl Tab {
             Self::Osds => 10,
             Self::Pools => 5,
             Self::Images | Self::Requests => 1,
+            // Processor time.
+            Self::Clients => 4,
             Self::Overview | Self::Devices => 0,
         }
     }
@@ -127,7 +131,7 @@ impl App {
             KeyCode::Char('c') if key.modifiers.contains(KeyModifiers::CONTROL) => return After::End,
             KeyCode::Tab | KeyCode::Right => self.tab = (self.tab + 1) % Tab::ALL.len(),
             KeyCode::BackTab | KeyCode::Left => self.tab = (self.tab + Tab::ALL.len() - 1) % Tab::ALL.len(),
-            KeyCode::Char(digit @ '1'..='6') => self.tab = digit as usize - '1' as usize,
+            KeyCode::Char(digit @ '1'..='7') => self.tab = digit as usize - '1' as usize,
             KeyCode::Char('s') if columns > 0 => view.sorted_by = (view.sorted_by + 1) % columns,
             KeyCode::Char('r') => view.reversed = !view.reversed,
             KeyCode::Down | KeyCode::Char('j') => view.row += 1,
@@ -152,6 +156,7 @@ impl App {
             Tab::Devices => tables::devices(&self.facts),
             Tab::Pools => tables::pools(&self.facts),
             Tab::Images => tables::images(&self.facts),
+            Tab::Clients => tables::clients(&self.facts),
             Tab::Requests => tables::requests(&self.facts),
         })
     }
@@ -195,7 +200,7 @@ impl App {
         }
         let slow = tables::requests(&self.facts).rows.len();
         if slow > 0 {
-            lines.push((Mood::Warning, format!("{slow} requests are slow: tab 6 says where they wait")));
+            lines.push((Mood::Warning, format!("{slow} requests are slow: tab 7 says where they wait")));
         }
         let [text, reads, writes] =
             Layout::vertical([Constraint::Min(1), Constraint::Length(4), Constraint::Length(4)]).areas(body);

@@ -353,6 +353,46 @@ pub(crate) fn images(facts: &Facts) -> Table {
     Table { head: head(&names), rows: all(&facts["images"]).map(row).collect(), none }
 }
 
+/// Clients: what OSDs worked for them.
+pub(crate) fn clients(facts: &Facts) -> Table {
+    let bill = &facts["clients"];
+    let (seconds, all_us) = (number(&bill["seconds"]).max(1), number(&bill["total_cpu_us"]));
+    let row = |line: &Value| {
+        let (cpu_us, ops) = (number(&line["cpu_us"]), number(&line["ops"]));
+        let part = share(cpu_us, all_us);
+        let object = [&line["pool"], &line["namespace"], &line["image"]].map(text);
+        let object: Vec<String> = object.into_iter().filter(|part| !part.is_empty()).collect();
+        vec![
+            word(text(&line["entity"])),
+            word(text(&line["host"])),
+            word(text(&line["client"])),
+            word(object.join("/")),
+            figure(cpu_us / seconds, |us| format!("{}/s", time(us))),
+            Cell { text: format!("{:.1} %", 100.0 * part), order: Some(part), ..Cell::default() },
+            figure(ops / seconds, si),
+            figure(number(&line["bytes"]) / seconds, per_second),
+            known(cpu_us.checked_div(ops), time),
+        ]
+    };
+    let names = [
+        "entity",
+        "host",
+        "client",
+        "pool or image",
+        "processor",
+        "share",
+        "requests/s",
+        "bytes",
+        "for a request",
+    ];
+    let none = if bill.is_object() {
+        "Clients did nothing."
+    } else {
+        "Nothing is known of clients: OSDs tell Nacre's own manager alone, and only with nacre_bill."
+    };
+    Table { head: head(&names), rows: all(&bill["lines"]).map(row).collect(), none }
+}
+
 /// Requests of clients that OSDs have had for too long.
 pub(crate) fn requests(facts: &Facts) -> Table {
     let row = |request: &Value| {

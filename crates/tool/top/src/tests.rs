@@ -32,6 +32,9 @@ fn tree() -> Value {
         "pools": [{ "name": "p", "size": 2, "pgs": 8, "objects": 4000, "stored_bytes": 1 << 30, "used_bytes": 2_u64 << 30, "available_bytes": 5_u64 << 30,
             "io": { "read_ops": 10, "write_ops": 20, "read_bytes": 40960, "write_bytes": 81920 } }],
         "images": [{ "pool": "p", "namespace": "", "name": "disk\u{1b}[2J", "read_ops": 100, "write_ops": 50, "read_bytes": 0, "write_bytes": 204_800, "read_us": 0, "write_us": 50_000 }],
+        "clients": { "seconds": 20, "total_cpu_us": 4_000_000, "classes_cpu_us": {}, "lines": [
+            { "client": "client.41", "entity": "client.nova", "host": "10.0.0.7", "pool": "p", "namespace": "", "image": "disk", "cpu_us": 1_000_000, "ops": 20_000, "bytes": 81_920_000 },
+            { "client": "client.42", "entity": "client.\u{1b}c", "host": "10.0.0.8", "pool": "p", "namespace": "", "image": "", "cpu_us": 2_000_000, "ops": 0, "bytes": 0 }] },
         "slow_requests": [{ "osd": 0, "age_ms": 31_000, "waits_for": "waiting for the disks of osd.[1]", "description": "osd_op(client.4:1 1.0 o [write])",
             "stages": [{ "stage": "dispatched", "at_ms": 1 }] }],
     })
@@ -99,7 +102,7 @@ fn keys_choose_tabs_and_orders() {
         shown.contains("<256us") && shown.contains("<512us") && shown.contains("25") && shown.contains("75"),
         "{shown}"
     );
-    press(&mut app, KeyCode::Char('6'));
+    press(&mut app, KeyCode::Char('7'));
     let shown = drawn(&mut app);
     assert!(
         shown.contains("31.0 s")
@@ -115,6 +118,18 @@ fn keys_choose_tabs_and_orders() {
     assert_eq!(press(&mut app, KeyCode::Char('q')), After::End);
     let ctrl_c = Event::Key(KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL));
     assert_eq!(app.event(&ctrl_c), After::End);
+}
+
+#[test]
+fn clients_are_told_with_the_costliest_first() {
+    let mut app = App::new(Facts::new(tree()));
+    assert_eq!(press(&mut app, KeyCode::Char('6')), After::Draw);
+    let shown = drawn(&mut app);
+    let (first, second) = (shown.find("10.0.0.8").expect("one"), shown.find("10.0.0.7").expect("another"));
+    assert!(first < second && shown.contains("processor v") && !shown.contains('\u{1b}'), "{shown}");
+    for said in ["client.nova", "p/disk", "50.0 ms/s", "25.0 %", "1k", "3.9 MiB/s", "50 us"] {
+        assert!(shown.contains(said), "{said}:\n{shown}");
+    }
 }
 
 #[test]
@@ -140,14 +155,19 @@ fn images_are_told_by_two_looks_and_their_names_are_safe() {
 #[test]
 fn what_is_not_known_is_not_said_to_be_nothing() {
     let mut cold = tree();
-    for name in ["io", "recovery", "images"] {
+    for name in ["io", "recovery", "images", "clients"] {
         cold[name] = Value::Null;
     }
     cold["pools"][0]["io"] = Value::Null;
     (0..2_usize).for_each(|osd| cold["osds"][osd]["device"] = Value::Null);
     let text = plain::text(&Facts::new(cold.clone()));
-    for said in ["read     not known yet", "recovery not known yet\n", "known of images", "known of devices"]
-    {
+    for said in [
+        "read     not known yet",
+        "recovery not known yet\n",
+        "known of images",
+        "known of clients",
+        "known of devices",
+    ] {
         assert!(text.contains(said), "{said}:\n{text}");
     }
     cold["recovery_known"] = true.into();

@@ -1,6 +1,5 @@
 //! [`PgInfo`]: what one OSD knows of its copy of a PG. Our own form of Ceph's `pg_info_t`.
 
-use super::coded::coded;
 use super::{ChunkMapping, Shards};
 use nacre_denc::{Decode, DecodeError, Encode, Reader, Writer};
 use nacre_types::{Epoch, Eversion, HObject, IntervalSet, UTime};
@@ -127,20 +126,54 @@ pub struct PgHistory {
     pub last_deep_scrub_stamp: UTime,
     /// When it was last found without errors.
     pub last_clean_scrub_stamp: UTime,
+    /// Objects with large omaps that the last deep scrub found. Since version 2, with which a history is written that has any; a program
+    /// that knows version 1 passes over it.
+    pub large_omap_objects: u64,
 }
 
-coded!(PgHistory, "peer pg history", {
-    epoch_created,
-    last_epoch_started,
-    last_interval_started,
-    last_epoch_clean,
-    last_interval_clean,
-    last_scrub,
-    last_scrub_stamp,
-    last_deep_scrub,
-    last_deep_scrub_stamp,
-    last_clean_scrub_stamp,
-});
+const PG_HISTORY_VERSION: u8 = 2;
+
+impl Encode for PgHistory {
+    fn encode(&self, w: &mut Writer) {
+        let version = if self.large_omap_objects > 0 { PG_HISTORY_VERSION } else { 1 };
+        w.envelope(version, 1, |w| {
+            w.u32(self.epoch_created);
+            w.u32(self.last_epoch_started);
+            w.u32(self.last_interval_started);
+            w.u32(self.last_epoch_clean);
+            w.u32(self.last_interval_clean);
+            w.put(&self.last_scrub);
+            w.put(&self.last_scrub_stamp);
+            w.put(&self.last_deep_scrub);
+            w.put(&self.last_deep_scrub_stamp);
+            w.put(&self.last_clean_scrub_stamp);
+            if version >= 2 {
+                w.u64(self.large_omap_objects);
+            }
+        });
+    }
+}
+
+impl Decode for PgHistory {
+    const MIN_BYTES: usize = 6;
+    fn decode(r: &mut Reader) -> Result<Self, DecodeError> {
+        r.envelope("peer pg history", PG_HISTORY_VERSION, |version, r| {
+            Ok(Self {
+                epoch_created: r.u32()?,
+                last_epoch_started: r.u32()?,
+                last_interval_started: r.u32()?,
+                last_epoch_clean: r.u32()?,
+                last_interval_clean: r.u32()?,
+                last_scrub: r.get()?,
+                last_scrub_stamp: r.get()?,
+                last_deep_scrub: r.get()?,
+                last_deep_scrub_stamp: r.get()?,
+                last_clean_scrub_stamp: r.get()?,
+                large_omap_objects: if version >= 2 { r.u64()? } else { 0 },
+            })
+        })
+    }
+}
 
 impl PgHistory {
     /// Takes over whatever `other` knows better; true when something changed.
@@ -157,6 +190,7 @@ impl PgHistory {
         if other.last_deep_scrub_stamp > self.last_deep_scrub_stamp {
             self.last_deep_scrub = other.last_deep_scrub;
             self.last_deep_scrub_stamp = other.last_deep_scrub_stamp;
+            self.large_omap_objects = other.large_omap_objects;
         }
         self.last_clean_scrub_stamp = self.last_clean_scrub_stamp.max(other.last_clean_scrub_stamp);
         *self != before

@@ -1,6 +1,6 @@
 use super::*;
 use crate::Message;
-use nacre_denc::{Decode, Encode};
+use nacre_denc::{Decode, Encode, Reader, Writer};
 use nacre_txn::{Op, Transaction};
 use nacre_types::entropy::SeededEntropy;
 use nacre_types::{Entropy, Eversion, HObject, PgId, ReqId, SnapId, UTime};
@@ -47,6 +47,18 @@ fn info() -> PgInfo {
     info.last_backfill = HObject::MIN;
     info.purged_snaps.insert(3, 2);
     info
+}
+
+#[test]
+fn a_history_tells_of_large_omaps_and_who_does_not_know_them_passes_over_it() {
+    let history = PgHistory { epoch_created: 3, large_omap_objects: 7, ..PgHistory::default() };
+    let mut w = Writer::default();
+    w.put(&history);
+    w.u8(9);
+    let bytes = w.finish();
+    let mut r = Reader::new(bytes.clone());
+    assert_eq!((r.get(), r.u8()), (Ok(history), Ok(9)));
+    assert_eq!(bytes[..2], [2, 1], "version 2, which is understood by whoever knows 1");
 }
 
 fn past() -> PastIntervals {

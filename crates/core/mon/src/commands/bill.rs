@@ -2,7 +2,8 @@
 
 use super::call::{Answer, Call, refuse};
 use super::table::{Command, command};
-use nacre_format::{Align, Node, Section, Table, bytes, fixed};
+use crate::overview::clients::{self, total_ns};
+use nacre_format::{Align, Table, bytes, fixed};
 use nacre_mgr::{BILL_WINDOW_MAX, BillLine, BillWindow};
 use nacre_types::Errno;
 use std::time::Duration;
@@ -35,13 +36,8 @@ fn bill(call: &mut Call<'_>) -> Answer {
     let stats = &call.state.stats;
     let window = stats.bill.window(Duration::from_secs(seconds), &stats.images, call.now);
     let text = plain(call, &window, limit);
-    call.either("bill", text, tree(call, &window, limit))
-}
-
-/// Nanoseconds of all lines and classes.
-fn total_ns(window: &BillWindow) -> u64 {
-    let lines = window.lines.iter().map(|line| line.account.cpu_ns);
-    lines.chain(window.classes_ns.iter().map(|(_, ns)| *ns)).fold(0, u64::saturating_add)
+    let tree = clients::tree(call.state.osd.map(), &window, limit);
+    call.either("bill", text, tree)
 }
 
 fn name_of(call: &Call<'_>, line: &BillLine) -> String {
@@ -102,30 +98,4 @@ fn plain(call: &Call<'_>, window: &BillWindow, limit: usize) -> String {
         table.render(),
         window.seconds
     )
-}
-
-fn tree(call: &Call<'_>, window: &BillWindow, limit: usize) -> Node {
-    let line = |line: &BillLine| {
-        Section::new()
-            .with("client", line.instance.to_string())
-            .with("entity", line.client.entity.as_str())
-            .with("host", line.client.host.as_str())
-            .with("pool", call.state.osd.map().pool_name(line.pool).unwrap_or_default())
-            .with("namespace", line.namespace.as_str())
-            .with("image", line.image.as_str())
-            .with("cpu_us", line.account.cpu_ns / 1000)
-            .with("ops", line.account.ops)
-            .with("bytes", line.account.bytes)
-    };
-    let lines = Node::array("line", window.lines.iter().take(limit).map(line));
-    let mut classes = Section::new();
-    for (class, ns) in &window.classes_ns {
-        classes.put(*class, ns / 1000);
-    }
-    Section::new()
-        .with("seconds", window.seconds)
-        .with("total_cpu_us", total_ns(window) / 1000)
-        .with("lines", lines)
-        .with("classes_cpu_us", classes)
-        .into()
 }

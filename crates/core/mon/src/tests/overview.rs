@@ -3,8 +3,9 @@
 use super::{ADMIN, World};
 use crate::event::SessionId;
 use crate::{Listening, Reader, ScrapeTarget};
-use nacre_msg::{DeviceReport, SlowRequest, SlowRequests};
-use nacre_types::{DeviceLatencies, DeviceWork, Errno, RequestClass};
+use nacre_msg::stats::{PgStat, pg_state};
+use nacre_msg::{BillReport, BillRow, DeviceReport, PgStats, SlowRequest, SlowRequests};
+use nacre_types::{DeviceLatencies, DeviceWork, EntityName, Errno, PgId, RequestClass, UTime};
 use serde_json::Value;
 use std::net::IpAddr;
 use std::time::Duration;
@@ -125,6 +126,44 @@ fn slow_requests_are_those_of_osds_that_are_up_and_say_so() {
 }
 
 #[test]
+fn clients_are_shown_by_what_osds_worked_for_them() {
+    let mut world = World::new(1);
+    world.boot_all(1);
+    let admin = world.connect(ADMIN);
+    assert_eq!(overview(&mut world, admin)["clients"], Value::Null, "no OSD has told of any");
+    let osd = world.connect("osd.0");
+    world.mon.state.stats.bill.learn(EntityName::client(7), "client.nova".to_owned(), "10.0.0.7".to_owned());
+    let row =
+        |id| BillRow { client: EntityName::client(id), cpu_ns: 1_000_000 * id, ops: 2, ..BillRow::default() };
+    let (process, time_ns) = ("host/1/a".to_owned(), 2_000_000_000);
+    world.message(
+        osd,
+        0,
+        BillReport {
+            process,
+            process_ns: time_ns,
+            process_delta_ns: time_ns,
+            rows: (1..=60).map(row).collect(),
+            ..BillReport::default()
+        },
+    );
+    let clients = overview(&mut world, admin)["clients"].clone();
+    let lines = clients["lines"].as_array().expect("lines");
+    let ids: Vec<&str> = lines.iter().filter_map(|line| line["client"].as_str()).collect();
+    assert_eq!(
+        (ids.len(), ids.first(), ids.last()),
+        (50, Some(&"client.60"), Some(&"client.11")),
+        "the costliest"
+    );
+    let nova =
+        told(&mut world, admin, r#"{"prefix":"bill","limit":60,"format":"json"}"#)["lines"][53].clone();
+    assert_eq!((&nova["entity"], &nova["cpu_us"]), (&"client.nova".into(), &7000.into()));
+    assert_eq!(clients["total_cpu_us"], 2_000_000, "the rest of the process's time is that of no client");
+    world.pass(Duration::from_secs(60));
+    assert_eq!(overview(&mut world, admin)["clients"], Value::Null, "no OSD has reported of late");
+}
+
+#[test]
 fn options_say_where_the_page_is_and_what_is_wrong_is_a_health_check() {
     let mut world = World::new(1);
     let admin = world.connect(ADMIN);
@@ -223,4 +262,58 @@ fn who_reads_is_proved_by_a_key_and_has_caps() {
             assert_eq!(ack.result, Errno::EACCES.negated(), "the same caps for {command} of {stranger}");
         }
     }
+}
+
+/// What a large cluster's overview costs the monitor's thread.
+#[test]
+#[ignore = "a measurement: cargo test --release -p nacre-mon --lib overview::of_a_thousand -- --ignored --nocapture"]
+#[expect(clippy::print_stderr, reason = "what was measured is to be read")]
+fn of_a_thousand_osds_and_forty_thousand_pgs() {
+    const OSDS: i32 = 1000;
+    let mut world = World::new(OSDS);
+    world.boot_all(OSDS);
+    let admin = world.connect(ADMIN);
+    let osds: Vec<SessionId> = (0..OSDS).map(|osd| world.connect(&format!("osd.{osd}"))).collect();
+    for pool in 0..100 {
+        let create = format!(r#"{{"prefix":"osd pool create","pool":"p{pool}","pg_num":400,"pgp_num":400}}"#);
+        assert_eq!(do_it(&mut world, admin, &create), 0);
+    }
+    let map = std::sync::Arc::clone(world.mon.state.osd.map());
+    let fsid = world.mon.fsid();
+    let mut stats: Vec<PgStats> = osds.iter().map(|_| PgStats { fsid, ..PgStats::default() }).collect();
+    for (id, pool) in &map.pools {
+        for pg in (0..pool.pg_num).map(|seed| PgId::new(*id, seed)) {
+            let placed = map.pg_to_up_acting(pg);
+            let primary = placed.acting_primary;
+            let stat = PgStat {
+                state: pg_state::ACTIVE | pg_state::CLEAN,
+                reported_epoch: map.epoch,
+                up: placed.up,
+                acting: placed.acting,
+                up_primary: primary,
+                acting_primary: primary,
+                ..PgStat::default()
+            };
+            stats[usize::try_from(primary).expect("a primary")].pg_stat.insert(pg, stat);
+        }
+    }
+    for (session, stats) in osds.iter().zip(stats) {
+        world.message(*session, 0, stats);
+    }
+    world.pass(Duration::from_secs(2));
+    let took = |_| {
+        let began = std::time::Instant::now();
+        std::hint::black_box(crate::overview::tree(&world.mon.state, world.now, UTime::default()));
+        began.elapsed()
+    };
+    let mut times: Vec<Duration> = (0..21).map(took).collect();
+    times.sort_unstable();
+    let pgs = world.mon.state.stats.pgs.pgs(&map).count();
+    eprintln!(
+        "{} OSDs, {pgs} PGs: {:?} to {:?}, median {:?}",
+        map.osds().count(),
+        times[0],
+        times[20],
+        times[10]
+    );
 }

@@ -134,6 +134,7 @@ impl PgState {
         history.last_scrub_stamp = history.last_scrub_stamp.min(older.last_scrub_stamp);
         history.last_deep_scrub_stamp = history.last_deep_scrub_stamp.min(older.last_deep_scrub_stamp);
         history.last_clean_scrub_stamp = history.last_clean_scrub_stamp.min(older.last_clean_scrub_stamp);
+        history.large_omap_objects = history.large_omap_objects.saturating_add(older.large_omap_objects);
     }
 
     fn merge_logs(&mut self, source: &Source, epoch: Epoch) {

@@ -144,6 +144,7 @@ impl PgState {
         info.last_complete =
             last_complete(undivided.complete_to, &log, !share.missing && !info.is_incomplete());
         info.counters = share.counters;
+        info.history.large_omap_objects = 0; // the parent goes on counting those of all, until deep scrubs tell them apart
         let mut txn = Transaction { collection: self.spg, ops: share.records };
         txn.ops.extend(share.entries.iter().map(log_append));
         let skipped = new != self.pool.pg_num;

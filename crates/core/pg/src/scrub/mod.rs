@@ -272,7 +272,7 @@ impl Scrub {
         (history.last_scrub, history.last_scrub_stamp) = (state.info.last_update, cx.wall);
         if running.deep {
             (history.last_deep_scrub, history.last_deep_scrub_stamp) = (state.info.last_update, cx.wall);
-            state.stamps.large_omap_objects = running.large_omap.len() as u64;
+            history.large_omap_objects = running.large_omap.len() as u64;
         }
         if running.errors == 0 {
             history.last_clean_scrub_stamp = cx.wall;

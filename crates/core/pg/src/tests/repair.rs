@@ -76,17 +76,21 @@ fn a_copy_of_a_replica_that_is_repaired_counts_there() {
     }
 }
 
-/// Deep scrubs count objects whose omaps are too large, until they are smaller.
+/// Deep scrubs count objects whose omaps are too large, until they are smaller, whoever leads the PG.
 #[test]
 fn deep_scrubs_count_objects_with_large_omaps() {
     let mut world = filled(4, 10);
+    let counted = |world: &mut World| {
+        let (primary, wall) =
+            (world.primary(), nacre_types::UTime::from_unix(Duration::from_nanos(world.now.0)));
+        let stat = world.pg(primary).and_then(|pg| pg.stat(wall)).expect("it leads");
+        stat.stats.sum.num_large_omap_objects
+    };
     let deep_scrub = |world: &mut World| {
         let primary = world.primary();
         world.event(primary, Event::Scrub { deep: true, repair: false });
         pass(world);
-        let wall = nacre_types::UTime::from_unix(Duration::from_nanos(world.now.0));
-        let stat = world.pg(primary).and_then(|pg| pg.stat(wall)).expect("it leads");
-        stat.stats.sum.num_large_omap_objects
+        counted(world)
     };
     for keys in [0..100_000, 100_000..200_000] {
         world.call(0, "o1", vec![super::sizes::omap_set(keys, 1)]);
@@ -94,6 +98,14 @@ fn deep_scrubs_count_objects_with_large_omaps() {
     assert_eq!(deep_scrub(&mut world), 0, "200,000 keys");
     world.call(0, "o1", vec![super::sizes::omap_set(200_000..200_001, 1)]);
     assert_eq!(deep_scrub(&mut world), 1);
+    let before = world.primary();
+    world.crash(before);
+    world.mark_down(before);
+    pass(&mut world);
+    assert_ne!(world.primary(), before);
+    assert_eq!(counted(&mut world), 1, "another one leads");
+    world.heal();
+    assert_eq!((world.primary(), counted(&mut world)), (before, 1), "it is back, and has forgotten nothing");
     world.call(0, "o1", vec![SubOp::new(nacre_msg::osd_op::code::OMAPCLEAR)]);
     assert_eq!(deep_scrub(&mut world), 0);
 }

@@ -50,6 +50,8 @@ fn the_page_says_what_ceph_says() {
         until_true 30 both || { cat ceph.json page.json; exit 1; }
         ceph osd df -f json > ceph.json; same '[$page[0].osds[] | [.id, .pgs]] == [$ceph[0].nodes[] | [.id, .pgs]]'
         jq -e '.osds | map(.device.durable_write | .us_p50 > 0 and .us_p99 >= .us_p50 and (.counts | add) == .count) | all' page.json > /dev/null
+        # Who did it, by what OSDs worked for whom: the same lines as the bill's, of a client that has gone meanwhile.
+        until_true 20 "api overview | jq -e '.clients as \$c | \$c.lines[] | select(.entity == \"client.admin\" and .pool == \"p\" and .ops > 10 and .bytes > 655360 and .cpu_us > 0 and .cpu_us <= \$c.total_cpu_us)'"
         # The last minutes, and of them what is new only.
         until_true 20 "api history | jq -e '(.rows | length) > 1 and ([.rows[] | .[2]] | max) > 0 and ([.rows[] | .[9]] | max) > 0'"
         last=$(api history | jq '.rows[-1][0]'); until_true 20 "api history?after=$last | jq -e '(.rows | length) == 1 and .rows[0][0] > $last'"
@@ -64,6 +66,7 @@ fn the_page_says_what_ceph_says() {
         top() { $NACRE top -c $DIR/ceph.conf -k $DIR/keyring "$@"; }
         top --json | jq -e --arg fsid $(ceph fsid) '.fsid == $fsid and (.osds | length) == 3' > /dev/null
         top --once > top.txt; grep -q '^HEALTH_' top.txt; grep -q 'osds     3, 3 up, 3 in' top.txt; grep -Eq '^  osd.2  .* up ' top.txt; grep -Eq '^  p +3 ' top.txt
+        grep -Eq '^  client.admin +127.0.0.1 +client.[0-9]+ +p ' top.txt
         nok top
         { sleep 2.5; printf 2; sleep 1; printf q; } | TERM=xterm COLUMNS=120 timeout 20 script -qec "stty rows 30 cols 120; $NACRE top -c $DIR/ceph.conf -k $DIR/keyring; stty -a > after.stty" screen.log > /dev/null
         # It came, was drawn, and gave the terminal back: the other screen left, the cursor shown, lines and echo as before.
@@ -178,7 +181,7 @@ END
         $LOOK $(page) $SHOTS/loopback --seconds 12 --report report.html > look.json; cat look.json
         # Nothing is complained of but the handler inside the report, which is not run.
         jq -e '(.complaints | map(select(test("inline event handler.*has been blocked") | not))) == [] and .elsewhere == [] and .osds == 3 and .too_wide == {"wide": 0, "phone": 0} and .bench > 0 and (.title | test("HEALTH_WARN"))' look.json > /dev/null
-        for word in OSDMAP_FLAGS 'What to do' osd.2 'durable writes' p/disk 'copies are where they belong'; do jq -e --arg word "$word" '.text | contains($word)' look.json > /dev/null || { echo "no $word"; exit 1; }; done
+        for word in OSDMAP_FLAGS 'What to do' osd.2 'durable writes' p/disk client.admin 'copies are where they belong'; do jq -e --arg word "$word" '.text | contains($word)' look.json > /dev/null || { echo "no $word"; exit 1; }; done
         wait $writer; ceph osd unset noout"#,
     );
     sh(

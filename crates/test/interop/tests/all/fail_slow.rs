@@ -119,6 +119,39 @@ light.finish()
     );
 }
 
+/// Where the operator wants it, what the OSD has is copied elsewhere, and no write waits for its device any more.
+#[test]
+#[ignore = "minutes of nine OSDs, in which nothing else should run: cargo test -p nacre-interop --test all fail_slow:: -- --ignored --test-threads 1"]
+fn clients_feel_nothing_two_minutes_after_a_device_began_to_stall_where_its_osd_may_be_marked_out() {
+    run(
+        r#"
+subprocess.check_call(['ceph', 'config', 'set', 'mon', 'nacre_slow_device_out_after', '10'])
+light = Light(); time.sleep(5); began = time.monotonic(); time.sleep(40)
+light.say('calm', began)
+def p99(since, until):
+    took = sorted(t for began, k, t in light.took if since <= began < until)
+    return took[int(0.99 * len(took))]
+calm = p99(began, time.monotonic())
+delay(5); stalled = time.monotonic()
+after = until('named', named, 60); print('named after %.0f s' % after, flush=True)
+def out(): return ask(prefix='osd dump')['osds'][SLOW]['in'] == 0
+print('out after %.0f s' % until('out', out, 120), flush=True)
+time.sleep(max(0, stalled + 120 - time.monotonic()) + 30)
+for second in range(0, 150, 10):
+    print('%3d s: p99 %.2f times that of the calm' % (second, p99(stalled + second, stalled + second + 10) / calm), flush=True)
+light.say('stalled, the first 30 s', stalled)
+felt = p99(stalled + 120, stalled + 150) / calm
+print('two minutes after: p99 %.2f times that of the calm' % felt, flush=True)
+held = [pg['pgid'] for pg in pgs() if SLOW in pg['up']]
+assert held == [] and felt <= 1.5, (held, felt)
+delay(0); began = time.monotonic()
+until('in again', lambda: not out(), 200); print('in again after %.0f s' % (time.monotonic() - began), flush=True)
+light.finish()
+"#,
+        600,
+    );
+}
+
 /// Neither because there is little to do, nor because there is more than all can do.
 #[test]
 #[ignore = "minutes of nine OSDs, in which nothing else should run: cargo test -p nacre-interop --test all fail_slow:: -- --ignored --test-threads 1"]

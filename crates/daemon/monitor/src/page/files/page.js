@@ -280,6 +280,20 @@ function showImages(facts) {
   show("images", table(["image", "reads/s", "writes/s", "read", "written", "time of a read", "of a write"], rows, ""));
 }
 
+function showClients(bill) {
+  if (!bill) {
+    show("clients-note", "Not known: OSDs tell Nacre's own manager alone for whom they work, and only with nacre_bill.");
+    show("clients");
+    return;
+  }
+  const { seconds, total_cpu_us: all, lines } = bill;
+  show("clients-note", `For whom OSDs worked in the last ${seconds} s: ${time(all / seconds)} of processor time per second in all, the rest of it for no client.`);
+  const rows = lines.map((line) => [line.entity, line.host, line.client, [line.pool, line.namespace, line.image].filter(Boolean).join("/"),
+    `${time(line.cpu_us / seconds)}/s`, percent(line.cpu_us / Math.max(all, 1)), count(line.ops / seconds), `${bytes(line.bytes / seconds)}/s`,
+    line.ops ? time(line.cpu_us / line.ops) : "–"]);
+  show("clients", table(["entity", "host", "client", "pool or image", "processor", "share", "requests/s", "bytes", "for a request"], rows, "Clients did nothing."));
+}
+
 // Bench reports: what a file holds is copied element by element, none of which can run or load anything.
 const TAGS = new Set("h1 h2 h3 p table tbody thead tr th td figure figcaption pre b i small svg g rect line path text polyline polygon circle title".split(" "));
 const ATTRIBUTES = new Set(("class x y x1 x2 y1 y2 width height viewBox fill stroke stroke-width stroke-dasharray d points r cx cy rx ry transform " +
@@ -389,6 +403,7 @@ function render(facts) {
   showSlow(facts.slow_requests);
   showPools(facts.pools);
   showImages(facts);
+  showClients(facts.clients);
   show("history", CHARTS.map(([title, unit, series]) => chart(title, unit, series, history, facts.at)));
   $("state").textContent = `As of ${new Date(facts.at * 1000).toLocaleTimeString()}, ${facts.version}`;
 }
