@@ -92,7 +92,8 @@ pub(super) fn addr(port: u16) -> AddrVec {
 
 pub(super) fn store(osd: OsdId) -> Uuid {
     let mut bytes = [7; 16];
-    bytes[0] = u8::try_from(osd).expect("a small number");
+    let number = osd.to_le_bytes();
+    (bytes[0], bytes[15]) = (number[0], number[1]);
     Uuid::from_random(bytes)
 }
 

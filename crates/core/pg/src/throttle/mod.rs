@@ -7,24 +7,26 @@
 //! its doing: it is neither judged then, nor by less than twice that.
 //!
 //! ```text
-//!            clients come, or recovery after a rest: 64 MiB/s at least
+//!            clients come, or recovery after a rest: 32 MiB/s at least
 //!                  |
-//!                  v    good window, the bucket ran dry: twice the rate
+//!                  v    good window, the bucket ran dry: half as much more
 //!              starting ----------.
 //!                  |   ^          |
 //!                  |   '----------'
-//!     slow: x 0.7  |
-//!                  v    good window, the bucket ran dry: a tenth more, three tenths up to the last good rate
-//!              probing  ----------.      slow: x 0.7, and no judgement for 500 ms: what began before tells of the old rate
-//!                  |   ^          |
-//!                  |   '----------'
+//!     slow, near:  |
+//!                  v    good window, the bucket ran dry: a tenth more, up to the ceiling
+//!              probing  ----------.      near: x 0.85, and the ceiling is a tenth below where it was
+//!                  |   ^          |      slow: x 0.5, and the ceiling is three tenths below
+//!                  |   '----------'      then no judgement for 500 ms: what began before tells of the old rate
 //!                  v
 //!            clients away: no limit; when they come back, the rate is what it was, at least the first one
 //! ```
-//! A window ends after 200 writes or 1 s. Slow is one with more than one in a hundred writes above the limit; a single one
-//! never is. The limit is the target, or a multiple of what 99 of 100 writes kept to while recovery rested, if that is more. Beside the
-//! rate, the parts of one object that are on their way at a time are small and bounded: one more while they come back within
-//! the limit, half when they take twice that.
+//! A window ends after 200 writes or 1 s. Slow is one with more than one in a hundred writes above the limit, near one with as many above
+//! the middle between the limit and what 99 of 100 writes kept to while recovery rested; a single write never is a reason. The limit is the
+//! target, or a multiple of that, if that is more. So the limit itself is felt only when something changes: who looks for it by trying it out
+//! misses it with each try. The ceiling holds for 10 s; then the rate may go beyond it again. Beside the rate, the parts of one object that
+//! are on their way at a time are small and bounded: one more while they come back before they are near the limit, half when they are above
+//! it, as a client's write behind them would be.
 
 mod calm;
 mod kept;
@@ -47,6 +49,8 @@ const WINDOW_OPERATIONS: u64 = 200;
 const WINDOW: Duration = Duration::from_secs(1);
 /// The rate is cut at most so often.
 const CUT_PAUSE: Duration = Duration::from_millis(500);
+/// The rate stays below what was too much for so long.
+const CEILING_HOLDS: Duration = Duration::from_secs(10);
 /// What a full bucket holds, in time at the rate; a part at least.
 const BURST: Duration = Duration::from_millis(20);
 /// Clients that have sent nothing for so long are away.
@@ -54,7 +58,7 @@ const CLIENTS_AWAY: Duration = Duration::from_secs(1);
 /// Recovery that has moved nothing for so long rests: what clients feel then is not its doing.
 const RESTS: Duration = Duration::from_secs(1);
 /// Where the rate begins when clients come, or recovery.
-const RATE_FIRST: u64 = 64 << 20;
+const RATE_FIRST: u64 = 32 << 20;
 /// Recovery always gets on, however slow the clients' operations are: slow ones are often not its fault, and a pool
 /// that is degraded for hours is a risk of its own. Sixteen parts per second.
 const RATE_MIN: u64 = 8 << 20;
@@ -78,8 +82,8 @@ pub struct RecoveryThrottle {
     rate: u64,
     /// The rate has not been too high yet.
     starting: bool,
-    /// The last rate that was not too high.
-    rate_good: u64,
+    /// A rate below one that was too high, and when that was.
+    ceiling: (u64, Stamp),
     bucket: Bucket,
     client_at: Option<Stamp>,
     /// When recovery last moved something that no client waits for.
@@ -111,7 +115,10 @@ struct Bucket {
 struct Window {
     began: Stamp,
     operations: u64,
+    /// Those above the limit.
     slow: u64,
+    /// Those above the middle between it and what is usual without recovery.
+    near: u64,
     /// Recovery wanted more than it was given: a window that did without teaches nothing about what it may do.
     ran_dry: bool,
 }
@@ -126,7 +133,7 @@ impl RecoveryThrottle {
             objects_max: 8,
             rate: RATE_FIRST,
             starting: true,
-            rate_good: 0,
+            ceiling: (RATE_MAX, Stamp::default()),
             bucket: Bucket::default(),
             client_at: None,
             moved_at: None,
@@ -168,13 +175,16 @@ impl RecoveryThrottle {
             spent.into_iter().for_each(|spent| self.calm.add(spent));
             return;
         }
-        let is_slow = spent.map(|spent| spent > self.limit());
-        if let Some(is_slow) = is_slow.filter(|_| self.target > Duration::ZERO) {
-            self.kept.add(now, is_slow);
-        }
-        if let Some(is_slow) = is_slow.filter(|_| now >= self.judges_from) {
-            self.window.operations += 1;
-            self.window.slow += u64::from(is_slow);
+        if let Some(spent) = spent {
+            let (limit, near) = (self.limit(), self.near());
+            if self.target > Duration::ZERO {
+                self.kept.add(now, spent > limit);
+            }
+            if now >= self.judges_from {
+                self.window.operations += 1;
+                self.window.slow += u64::from(spent > limit);
+                self.window.near += u64::from(spent > near);
+            }
         }
         self.judge(now);
     }
@@ -192,6 +202,12 @@ impl RecoveryThrottle {
         least.max(calm * self.multiple_thousandths / 1000)
     }
 
+    /// What they take when recovery is about to be too fast.
+    fn near(&mut self) -> Duration {
+        let limit = self.limit();
+        (limit + self.calm.p99().min(limit)) / 2
+    }
+
     fn has_clients(&self, now: Stamp) -> bool {
         self.client_at.is_some_and(|at| now.since(at) < CLIENTS_AWAY)
     }
@@ -200,31 +216,43 @@ impl RecoveryThrottle {
     fn begin(&mut self, now: Stamp) {
         if self.rate <= RATE_FIRST {
             (self.rate, self.starting) = (RATE_FIRST, true);
+            self.ceiling = (RATE_MAX, now);
         }
         self.bucket = Bucket { bytes: self.burst(), filled_at: now };
         self.window = Window { began: now, ..Window::default() };
     }
 
     fn judge(&mut self, now: Stamp) {
-        let Window { began, operations, slow, ran_dry } = self.window;
+        let Window { began, operations, slow, near, ran_dry } = self.window;
         let ended = operations >= WINDOW_OPERATIONS || now.since(began) >= WINDOW;
         // Early, when those to come cannot make up for it.
-        let is_slow = slow > 1 && slow * 100 > if ended { operations } else { WINDOW_OPERATIONS };
-        if is_slow {
-            self.starting = false;
-            // What was good once and is not any more is no aim.
-            self.rate_good = self.rate_good.min(self.rate / 10 * 9);
-            self.set_rate(now, self.rate / 10 * 7);
-            self.judges_from = now + CUT_PAUSE;
+        let too_many =
+            |count: u64| count > 1 && count * 100 > if ended { operations } else { WINDOW_OPERATIONS };
+        if too_many(slow) {
+            self.cut(now, 50, 70);
+        } else if too_many(near) {
+            self.cut(now, 85, 90);
         } else if !ended {
             return;
-        } else if ran_dry && slow * 100 <= operations && operations > 0 {
-            let back = (self.rate / 10 * 13).min(self.rate_good);
-            let more = (self.rate + self.rate / 10).max(back);
-            self.rate_good = self.rate_good.max(self.rate);
-            self.set_rate(now, if self.starting { self.rate * 2 } else { more });
+        } else if ran_dry && near * 100 <= operations && operations > 0 {
+            self.raise(now);
         }
         self.window = Window { began: now, ..Window::default() };
+    }
+
+    /// To so many hundredths of the rate, with a ceiling at so many.
+    fn cut(&mut self, now: Stamp, rate: u64, ceiling: u64) {
+        self.starting = false;
+        self.ceiling = (self.rate / 100 * ceiling, now);
+        self.set_rate(now, self.rate / 100 * rate);
+        self.judges_from = now + CUT_PAUSE;
+    }
+
+    fn raise(&mut self, now: Stamp) {
+        let more = self.rate + if self.starting { self.rate / 2 } else { self.rate / 10 };
+        let (ceiling, since) = self.ceiling;
+        let ceiling = if now.since(since) < CEILING_HOLDS { ceiling.max(self.rate) } else { RATE_MAX };
+        self.set_rate(now, more.min(ceiling));
     }
 
     fn set_rate(&mut self, now: Stamp, rate: u64) {
@@ -271,9 +299,9 @@ impl RecoveryThrottle {
         if self.rate(now).is_none() {
             return;
         }
-        if took <= self.limit() {
+        if took <= self.near() {
             self.parts_eighths = (self.parts_eighths + 1).min(PARTS_MAX * PARTS_MAX);
-        } else if took > self.limit() * 2 && now >= self.parts_judged_from {
+        } else if took > self.limit() && now >= self.parts_judged_from {
             self.parts_eighths = (self.parts_eighths / 2).max(PARTS_MAX);
             self.parts_judged_from = now + CUT_PAUSE;
         }
