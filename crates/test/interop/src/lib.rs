@@ -5,6 +5,9 @@
 //! themselves. The cluster ends with the test, which fails if the daemon logged an error, panicked or did not
 //! stop when told to.
 //!
+//! The stock `ceph` is a Python program, which scripts call some two thousand times: a server (`ceph_server.py`) loads it once, and each call
+//! is a child of that.
+//!
 //! The release binary must exist: the tests speed nobody up by testing an unoptimized one. `make test` builds
 //! it; `NACRE_BIN` names another. With `NACRE_TEST_CEPH` set to a folder that holds the `ceph.conf` and
 //! `keyring` of a running Ceph, the same tests run against that one: they must pass there too.

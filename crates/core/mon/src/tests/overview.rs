@@ -267,7 +267,7 @@ fn who_reads_is_proved_by_a_key_and_has_caps() {
 /// What a large cluster's overview costs the monitor's thread.
 #[test]
 #[ignore = "a measurement: cargo test --release -p nacre-mon --lib overview::of_a_thousand -- --ignored --nocapture"]
-#[expect(clippy::print_stderr, reason = "what was measured is to be read")]
+#[expect(clippy::disallowed_methods, reason = "a measurement")]
 fn of_a_thousand_osds_and_forty_thousand_pgs() {
     const OSDS: i32 = 1000;
     let mut world = World::new(OSDS);
