@@ -9,14 +9,14 @@
 //! ```text
 //!            clients come, or recovery after a rest: 32 MiB/s at least
 //!                  |
-//!                  v    good window, the bucket ran dry: half as much more
+//!                  v    good window, the bucket ran dry: a quarter more
 //!              starting ----------.
 //!                  |   ^          |
 //!                  |   '----------'
 //!     slow, near:  |
 //!                  v    good window, the bucket ran dry: a tenth more, up to the ceiling
 //!              probing  ----------.      near: x 0.85, and the ceiling is a tenth below where it was
-//!                  |   ^          |      slow: x 0.5, and the ceiling is three tenths below
+//!                  |   ^          |      slow: x 0.5, and the ceiling is three tenths below; again within 5 s: as near
 //!                  |   '----------'      then no judgement for 500 ms: what began before tells of the old rate
 //!                  v
 //!            clients away: no limit; when they come back, the rate is what it was, at least the first one
@@ -49,6 +49,8 @@ const WINDOW_OPERATIONS: u64 = 200;
 const WINDOW: Duration = Duration::from_secs(1);
 /// The rate is cut at most so often.
 const CUT_PAUSE: Duration = Duration::from_millis(500);
+/// So long after a cut writes may be slow for what was moved before it, which the device has yet to do.
+const AFTERMATH: Duration = Duration::from_secs(5);
 /// The rate stays below what was too much for so long.
 const CEILING_HOLDS: Duration = Duration::from_secs(10);
 /// What a full bucket holds, in time at the rate; a part at least.
@@ -82,8 +84,8 @@ pub struct RecoveryThrottle {
     rate: u64,
     /// The rate has not been too high yet.
     starting: bool,
-    /// A rate below one that was too high, and when that was.
-    ceiling: (u64, Stamp),
+    /// A rate below one that was too high, and when that was, if one was.
+    ceiling: Option<(u64, Stamp)>,
     bucket: Bucket,
     client_at: Option<Stamp>,
     /// When recovery last moved something that no client waits for.
@@ -133,7 +135,7 @@ impl RecoveryThrottle {
             objects_max: 8,
             rate: RATE_FIRST,
             starting: true,
-            ceiling: (RATE_MAX, Stamp::default()),
+            ceiling: None,
             bucket: Bucket::default(),
             client_at: None,
             moved_at: None,
@@ -216,7 +218,7 @@ impl RecoveryThrottle {
     fn begin(&mut self, now: Stamp) {
         if self.rate <= RATE_FIRST {
             (self.rate, self.starting) = (RATE_FIRST, true);
-            self.ceiling = (RATE_MAX, now);
+            self.ceiling = None;
         }
         self.bucket = Bucket { bytes: self.burst(), filled_at: now };
         self.window = Window { began: now, ..Window::default() };
@@ -228,9 +230,10 @@ impl RecoveryThrottle {
         // Early, when those to come cannot make up for it.
         let too_many =
             |count: u64| count > 1 && count * 100 > if ended { operations } else { WINDOW_OPERATIONS };
-        if too_many(slow) {
+        let is_aftermath = self.ceiling.is_some_and(|(_, cut)| now.since(cut) < AFTERMATH);
+        if too_many(slow) && !is_aftermath {
             self.cut(now, 50, 70);
-        } else if too_many(near) {
+        } else if too_many(slow) || too_many(near) {
             self.cut(now, 85, 90);
         } else if !ended {
             return;
@@ -243,16 +246,15 @@ impl RecoveryThrottle {
     /// To so many hundredths of the rate, with a ceiling at so many.
     fn cut(&mut self, now: Stamp, rate: u64, ceiling: u64) {
         self.starting = false;
-        self.ceiling = (self.rate / 100 * ceiling, now);
+        self.ceiling = Some((self.rate / 100 * ceiling, now));
         self.set_rate(now, self.rate / 100 * rate);
         self.judges_from = now + CUT_PAUSE;
     }
 
     fn raise(&mut self, now: Stamp) {
-        let more = self.rate + if self.starting { self.rate / 2 } else { self.rate / 10 };
-        let (ceiling, since) = self.ceiling;
-        let ceiling = if now.since(since) < CEILING_HOLDS { ceiling.max(self.rate) } else { RATE_MAX };
-        self.set_rate(now, more.min(ceiling));
+        let more = self.rate + if self.starting { self.rate / 4 } else { self.rate / 10 };
+        let ceiling = self.ceiling.filter(|(_, cut)| now.since(*cut) < CEILING_HOLDS);
+        self.set_rate(now, ceiling.map_or(more, |(ceiling, _)| more.min(ceiling.max(self.rate))));
     }
 
     fn set_rate(&mut self, now: Stamp, rate: u64) {

@@ -41,14 +41,14 @@ fn writes_of(
 const WELL: Duration = Duration::from_millis(2);
 
 #[test]
-fn the_rate_grows_by_half_until_it_is_too_high_and_then_creeps_below_a_ceiling() {
+fn the_rate_grows_by_a_quarter_until_it_is_too_high_and_then_creeps_below_a_ceiling() {
     let mut throttle = throttle();
     throttle.client_op(START, None);
     let mut now = START;
     let mut rate = RATE_FIRST;
     for _ in 0..3 {
         (now, _) = writes(&mut throttle, now, WINDOW_OPERATIONS, 0);
-        rate += rate / 2;
+        rate += rate / 4;
         assert_eq!(throttle.rate(now), Some(rate));
     }
     let ceiling = rate / 100 * 70;
@@ -63,6 +63,14 @@ fn the_rate_grows_by_half_until_it_is_too_high_and_then_creeps_below_a_ceiling()
         assert_eq!(throttle.rate(now), Some(rate));
     }
     assert_eq!(rate, ceiling);
+    let (after, _) = writes(&mut throttle, now, 3, 3);
+    let (after, _) = writes(&mut throttle, after, 499, 499);
+    (now, _) = writes(&mut throttle, after, 3, 3);
+    assert_eq!(
+        throttle.rate(now),
+        Some(rate / 100 * 85 / 100 * 85),
+        "what comes soon after a cut is of what was before it"
+    );
     for _ in 0..60 {
         (now, _) = writes(&mut throttle, now, WINDOW_OPERATIONS, 0);
     }
@@ -198,13 +206,13 @@ fn clients_that_come_back_find_the_rate_as_it_was_but_not_below_the_first() {
     let back = now + CLIENTS_AWAY;
     assert_eq!(throttle.rate(back), None);
     throttle.client_op(back, Some(TARGET));
-    assert_eq!(throttle.rate(back), Some(RATE_FIRST / 4 * 9));
+    assert_eq!(throttle.rate(back), Some(RATE_FIRST / 16 * 25));
     let (now, _) = writes(&mut throttle, back, 20_000, 20_000);
     assert_eq!(throttle.rate(now), Some(RATE_MIN));
     throttle.client_op(now + CLIENTS_AWAY, Some(TARGET));
     assert_eq!(throttle.rate(now + CLIENTS_AWAY), Some(RATE_FIRST));
     let (now, _) = writes(&mut throttle, now + CLIENTS_AWAY, WINDOW_OPERATIONS, 0);
-    assert_eq!(throttle.rate(now), Some(RATE_FIRST / 2 * 3), "it starts anew");
+    assert_eq!(throttle.rate(now), Some(RATE_FIRST / 4 * 5), "it starts anew");
 }
 
 #[test]
@@ -218,9 +226,9 @@ fn slow_writes_before_recovery_are_not_its_doing() {
     assert_eq!(throttle.rate(now), Some(RATE_FIRST), "there was no recovery");
     // Nor are they beside it, as long as they take little more than that.
     let (now, _) = writes_of(&mut throttle, now, WINDOW_OPERATIONS, |_| TARGET * 5);
-    assert_eq!(throttle.rate(now), Some(RATE_FIRST / 2 * 3));
+    assert_eq!(throttle.rate(now), Some(RATE_FIRST / 4 * 5));
     let (now, _) = writes_of(&mut throttle, now, 10, |_| TARGET * 11);
-    assert_eq!(throttle.rate(now), Some(RATE_FIRST / 2 * 3 / 100 * 50));
+    assert_eq!(throttle.rate(now), Some(RATE_FIRST / 4 * 5 / 100 * 50));
     let mut now = now;
     for _ in 0..20_000 {
         now = now + Duration::from_millis(1);
