@@ -15,8 +15,8 @@
 //!                  |   '----------'
 //!     slow, near:  |
 //!                  v    good window, the bucket ran dry: a tenth more, up to the ceiling
-//!              probing  ----------.      near: x 0.85, and the ceiling is a tenth below where it was
-//!                  |   ^          |      slow: x 0.5, and the ceiling is three tenths below; again within 5 s: as near
+//!              probing  ----------.      near: no more than this for 10 s
+//!                  |   ^          |      slow: x 0.5, and the ceiling is three tenths below; within 5 s after near or slow: x 0.85
 //!                  |   '----------'      then no judgement for 500 ms: what began before tells of the old rate
 //!                  v
 //!            clients away: no limit; when they come back, the rate is what it was, at least the first one
@@ -233,8 +233,10 @@ impl RecoveryThrottle {
         let is_aftermath = self.ceiling.is_some_and(|(_, cut)| now.since(cut) < AFTERMATH);
         if too_many(slow) && !is_aftermath {
             self.cut(now, 50, 70);
-        } else if too_many(slow) || too_many(near) {
+        } else if too_many(slow) {
             self.cut(now, 85, 90);
+        } else if too_many(near) {
+            self.stay(now);
         } else if !ended {
             return;
         } else if ran_dry && near * 100 <= operations && operations > 0 {
@@ -249,6 +251,12 @@ impl RecoveryThrottle {
         self.ceiling = Some((self.rate / 100 * ceiling, now));
         self.set_rate(now, self.rate / 100 * rate);
         self.judges_from = now + CUT_PAUSE;
+    }
+
+    /// No faster than this, for a while.
+    fn stay(&mut self, now: Stamp) {
+        self.starting = false;
+        self.ceiling = Some((self.rate, now));
     }
 
     fn raise(&mut self, now: Stamp) {
