@@ -14,6 +14,7 @@ mod body;
 mod command;
 mod compat;
 mod config;
+mod device_health;
 mod device_report;
 mod entity_caps;
 mod force;
@@ -54,6 +55,10 @@ pub use bill_report::{BILL_ROWS_MAX, BillClass, BillReport, BillRow, Power, Powe
 pub use command::{Command, CommandReply, MgrCommand, MgrCommandReply, MonCommand, MonCommandAck};
 pub use compat::Compat;
 pub use config::{Config, KvData, Ping};
+pub use device_health::{
+    DEVICE_ERROR_BYTES_MAX, DEVICE_ID_BYTES_MAX, DEVICE_JSON_BYTES_MAX, DeviceHealth, DeviceHealthReport,
+    DeviceHealthWanted,
+};
 pub use device_report::DeviceReport;
 pub use entity_caps::EntityCaps;
 pub use force::{OsdForceRecovery, force_option};

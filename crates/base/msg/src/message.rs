@@ -164,6 +164,8 @@ messages! {
     OsdBeacon: "OSD to monitor: sign of life.",
     PgStats: "OSD to manager: usage and state of its PGs.",
     DeviceReport: "Our OSD to our monitor: how long its device takes.",
+    DeviceHealthWanted: "Our monitor to our OSD: ask a device how it is.",
+    DeviceHealthReport: "Our OSD to our monitor: what the device says of its health.",
     BillReport: "Our OSD to our monitor: for whom it has worked.",
     SlowRequests: "Our OSD to our monitor: which requests of clients take too long.",
     OsdPgCreated: "OSD to monitor: a PG exists now.",

@@ -65,6 +65,7 @@ pub const FOR_OSD: &[&str] = &[
     "osd_crush_update_on_start",
     "osd_deep_scrub_interval",
     "osd_scrub_max_interval",
+    "osd_smart_report_timeout",
 ];
 
 /// Options that monitors read, from the section `mon`, one monitor or `global`.

@@ -7,6 +7,7 @@
 mod autoscale_checks;
 mod crash_checks;
 pub(crate) mod device_checks;
+pub(crate) mod device_health_checks;
 mod map_checks;
 mod mds_checks;
 mod mgr_checks;
@@ -78,6 +79,7 @@ pub fn checks(state: &State) -> Vec<Check> {
     out.extend(unusable_values(state));
     out.extend(throttled_clients(state));
     out.extend(device_checks::check(state));
+    out.extend(device_health_checks::checks(state));
     out.extend(probe_checks::checks(state));
     out.extend(mds_checks::checks(state));
     out.extend(mgr_checks::checks(state, OWN_CODES));

@@ -10,6 +10,7 @@ use crate::balancer;
 use crate::batch::{Batch, Snapshot};
 use crate::crashes;
 use crate::dashboard_module;
+use crate::device_module;
 use crate::metrics_module::{self, Listening};
 use crate::stored_map::StoredMap;
 use nacre_denc::{Decode, DecodeError, Encode};
@@ -243,6 +244,7 @@ impl MgrMaps {
             map.available_modules = vec![
                 balancer::module(),
                 crashes::module(),
+                device_module::module(),
                 autoscaler::module(),
                 metrics_module::module(),
                 dashboard_module::module(),

@@ -1,9 +1,11 @@
 //! What the active manager shows as metrics where it is a monitor. The page is made in `nacre_mgr::metrics`.
 
+use crate::devices::Device;
 use crate::state::State;
 use nacre_maps::{FileSystem, MdsInfo};
 use nacre_mgr::metrics::{
-    FsView, Health, HealthDetail, MdsView, MgrView, ModuleView, MonView, OsdView, ServiceView, View,
+    DeviceView, FsView, Health, HealthDetail, MdsView, MgrView, ModuleView, MonView, OsdView, ServiceView,
+    View,
 };
 use nacre_mgr::pgmap::pool_usages;
 use nacre_msg::ModuleInfo;
@@ -49,10 +51,26 @@ pub fn view(state: &State, sessions: Vec<(String, usize)>) -> View {
         counters: state.stats.counters.all(),
         images: state.stats.images.all(),
         probes: (&state.stats.probes).into(),
+        devices: devices(state),
         bill: state.stats.bill.sums(&state.stats.images),
         digest,
         map,
     }
+}
+
+/// Devices that OSDs use, at each of their places, as far as they have said something.
+fn devices(state: &State) -> Vec<DeviceView> {
+    if !crate::device_asking::is_enabled(state) {
+        return Vec::new();
+    }
+    let at_places = |(id, device): (&String, &Device)| {
+        let health = state.device_samples.newest(id).map(|newest| newest.health);
+        let view = |(host, name): &(String, String)| {
+            Some(DeviceView { id: id.clone(), host: host.clone(), name: name.clone(), health: health? })
+        };
+        device.places.iter().filter_map(view).collect::<Vec<_>>()
+    };
+    crate::devices::devices(state).iter().flat_map(at_places).collect()
 }
 
 fn health(state: &State) -> Health {

@@ -191,6 +191,7 @@ impl Mon {
             Event::Tick => self.tick(&mut cx),
         }
         self.state.crashes.refresh(&self.state.config_keys);
+        self.state.life_expectancies.refresh(&self.state.config_keys);
         self.take_over_caps(&cx);
         self.give_up_unwanted(&cx);
         self.publish();

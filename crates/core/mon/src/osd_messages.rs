@@ -61,6 +61,7 @@ impl Mon {
             Message::OsdPgReadyToMerge(ready) => self.state.osd.ready_to_merge(osd, &ready),
             Message::OsdPgCreated(created) => self.state.osd.pg_created(created.pg),
             Message::DeviceReport(report) => self.device_report(osd, &report),
+            Message::DeviceHealthReport(report) => self.device_health(cx, osd, report),
             Message::BillReport(report) => {
                 let series_max = self.state.config.number_of_monitor("nacre_bill_series_max", 1000.0);
                 // What it says of its host when it boots holds, and only while it is up.
@@ -125,6 +126,7 @@ impl Mon {
                 self.state.osd.refused_boots.remove(&osd);
                 let text = format!("osd.{osd} {} boot", request.client_addrs);
                 self.state.clog(LogPriority::INFO, cx.wall, text);
+                self.state.ask_devices_of(osd);
             }
             BootOutcome::AlreadyUp => self.send_osdmaps(session),
             BootOutcome::Deferred => drop(self.deferred_boots.insert(session, request)),

@@ -11,8 +11,11 @@ use crate::cluster_log::ClusterLog;
 use crate::config::{ConfigDb, Target, Who};
 use crate::config_key::ConfigKeys;
 use crate::crashes::Crashes;
+use crate::device_samples::DeviceSamples;
+use crate::device_scrapes::DeviceScrapes;
 use crate::fsmap::FsMaps;
 use crate::kept_stats::KeptStats;
+use crate::life_expectancy::LifeExpectancies;
 use crate::managers::MgrMaps;
 use crate::monitor_facts::{self, MonitorFacts};
 use crate::monmap::MonMaps;
@@ -76,6 +79,12 @@ pub struct State {
     pub config_keys: ConfigKeys,
     /// What the reports of crashes among them say.
     pub(crate) crashes: Crashes,
+    /// What they say of when devices are expected to fail.
+    pub(crate) life_expectancies: LifeExpectancies,
+    /// What devices said of themselves.
+    pub(crate) device_samples: DeviceSamples,
+    /// Which of them are asked when.
+    pub(crate) device_scrapes: DeviceScrapes,
     /// The cluster log.
     pub log: ClusterLog,
     /// The managers' map.
@@ -132,6 +141,9 @@ impl State {
             auth: AuthDb::open(snapshot)?,
             config: ConfigDb::open(snapshot, name),
             crashes: Crashes::open(&config_keys),
+            life_expectancies: LifeExpectancies::open(&config_keys),
+            device_samples: DeviceSamples::open(snapshot),
+            device_scrapes: DeviceScrapes::default(),
             config_keys,
             log: ClusterLog::open(snapshot)?,
             mgr: MgrMaps::open(snapshot)?,
@@ -197,6 +209,7 @@ impl State {
             || self.health.is_dirty()
             || self.primaries.is_dirty()
             || self.slow_osds.is_dirty()
+            || self.device_samples.is_dirty()
     }
 
     /// Bytes that wait to be committed, but for the OSDs' map, which is put together when its epoch is closed.
@@ -210,6 +223,7 @@ impl State {
             self.fs.pending_bytes(),
             self.answers.pending_bytes(),
             self.log.pending_bytes(),
+            self.device_samples.pending_bytes(),
         ];
         parts.iter().sum()
     }
@@ -231,6 +245,7 @@ impl State {
         self.health.flush(&mut batch);
         self.primaries.flush(&mut batch);
         self.slow_osds.flush(&mut batch);
+        self.device_samples.flush(&mut batch);
         self.log.flush(&mut batch);
         batch
     }

@@ -30,6 +30,7 @@ impl Mon {
             self.tick_balancer(cx);
             self.tick_slow_devices(cx);
             self.tick_probing(cx);
+            self.tick_device_scrapes(cx);
         }
         self.tick_overview(cx);
         self.state.keep_stats(cx.now);

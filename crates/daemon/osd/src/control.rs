@@ -11,6 +11,7 @@
 //! | `core/osd` | the decisions: [`Boot`], [`Merges`], [`MapCatchUp`], until when maps are kept from the PGs |
 
 mod boot;
+mod device_health;
 mod snapshots;
 mod under_ceph;
 
@@ -238,6 +239,7 @@ impl OsdControl {
                 self.report(cx);
             }
             Message::RecoverySnapshotPart(part) if self.ceph.is_none() => self.keep_snapshot(cx, part),
+            Message::DeviceHealthWanted(wanted) => cx.events.push(ControlEvent::AskDevice(wanted.device)),
             Message::EntityCaps(caps) => cx.events.push(ControlEvent::Caps(caps)),
             Message::Config(config) => {
                 self.options_known = true;

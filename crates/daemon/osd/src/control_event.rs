@@ -28,6 +28,8 @@ pub(crate) enum ControlEvent {
     Scrub(Box<OsdScrub2>),
     /// PGs to recover before others, or in turn again.
     Force(Box<OsdForceRecovery>),
+    /// The monitor wants to know how the device with this id is.
+    AskDevice(String),
     /// What a manager wants counted.
     PerfQueries(PerfQueries),
     /// What the configuration database has for this OSD.

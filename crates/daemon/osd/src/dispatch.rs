@@ -35,6 +35,8 @@ pub(crate) enum ShardAction {
     FollowOptions(Arc<Values>),
     /// These options hold from now on, on all shards.
     ShareOptions(Values),
+    /// The monitor wants to know how the device with this id is.
+    AskDevice(String),
     /// A client gives a command, under this number.
     Command(Arc<Session>, u64, Box<Command>),
     /// This is the shard's last turn.
@@ -219,6 +221,9 @@ impl Dispatch<'_> {
             ShardMsg::Leave => {
                 self.parts.lend_control(OsdControl::leave);
             }
+            ShardMsg::DeviceHealth(report) => {
+                self.parts.lend_control(|control, _| control.device_health(*report));
+            }
             ShardMsg::PerfQueries(queries) => pgs.perf_stats.set_queries(&queries),
             ShardMsg::Options(options) => return Some(ShardAction::FollowOptions(options)),
             ShardMsg::Command(session, tid, command) => {
@@ -258,6 +263,7 @@ impl Dispatch<'_> {
                 options.store(&config);
                 return Some(ShardAction::ShareOptions(options));
             }
+            ControlEvent::AskDevice(device) => return Some(ShardAction::AskDevice(device)),
             ControlEvent::PerfQueries(queries) => {
                 let queries = Arc::new(queries);
                 parts.cx.net.router.send_others(|| ShardMsg::PerfQueries(Arc::clone(&queries)));

@@ -5,7 +5,9 @@ use crate::links::{Dialler, NetCx};
 use nacre_auth::{ClientAuth, Offer, RotatingKeys};
 use nacre_buf::BufList;
 use nacre_monc::{Config as MoncConfig, Context, Effect, Event, Interest, LinkEvent, LinkId, MonClient};
-use nacre_msg::{EntityCaps, Message, MonGetOsdMap, PgStatsWanted, RecoverySnapshotPart, VoidTickets};
+use nacre_msg::{
+    DeviceHealthWanted, EntityCaps, Message, MonGetOsdMap, PgStatsWanted, RecoverySnapshotPart, VoidTickets,
+};
 use nacre_msgr::{Config as MsgrConfig, Connection, Event as ConnEvent, Fault, Target};
 use nacre_options::Values;
 use nacre_osd_core::{ControlPlane, MapRequest};
@@ -46,7 +48,9 @@ impl MonLink {
     ) -> Self {
         let mut monc = MonClient::new(monc_config, auth);
         let ours: &[&str] = match plane {
-            ControlPlane::Nacre => &[VoidTickets::TOPIC, EntityCaps::TOPIC, PgStatsWanted::TOPIC],
+            ControlPlane::Nacre => {
+                &[VoidTickets::TOPIC, EntityCaps::TOPIC, PgStatsWanted::TOPIC, DeviceHealthWanted::TOPIC]
+            }
             ControlPlane::Ceph => &[],
         };
         for what in ["config", "mgrmap", "osd_pg_creates"].iter().chain(ours) {

@@ -5,10 +5,14 @@ use crate::bill::BillWatch;
 use crate::device::DeviceWatch;
 use crate::shard_msg::ShardReport;
 use crate::slow_requests::SlowWatch;
-use nacre_msg::Message;
+use nacre_msg::{DeviceHealthReport, Message};
 use nacre_options::Values;
 use nacre_osd_core::ControlPlane;
 use nacre_types::Stamp;
+use std::collections::BTreeMap;
+
+/// Devices of which it is remembered why they could not be asked: an OSD is on few.
+const REMEMBERED_COUNT_MAX: usize = 16;
 
 /// What is to be told.
 #[derive(Debug)]
@@ -16,6 +20,8 @@ pub(crate) struct OwnReports {
     device: DeviceWatch,
     slow_requests: SlowWatch,
     bill: BillWatch,
+    /// Why devices could not be asked how they are, by their ids.
+    device_errors: BTreeMap<String, String>,
 }
 
 impl OwnReports {
@@ -25,7 +31,20 @@ impl OwnReports {
             device: DeviceWatch::new(plane),
             slow_requests: SlowWatch::new(plane),
             bill: BillWatch::new(plane, host),
+            device_errors: BTreeMap::new(),
         }
+    }
+
+    /// Whether a device cannot be asked for another reason than the last time.
+    pub(crate) fn is_news_of_device(&mut self, report: &DeviceHealthReport) -> bool {
+        let (device, error) = (&report.device, &report.error);
+        if error.is_empty() {
+            self.device_errors.remove(device);
+            return false;
+        }
+        let has_room =
+            self.device_errors.len() < REMEMBERED_COUNT_MAX || self.device_errors.contains_key(device);
+        has_room && self.device_errors.insert(device.clone(), error.clone()).as_ref() != Some(error)
     }
 
     /// A shard reports; what it has to bill is taken.
@@ -42,5 +61,28 @@ impl OwnReports {
         let slow = self.slow_requests.report(now, has_monitor).map(Message::from);
         let bill = has_monitor.then(|| self.bill.report(now, options)).flatten().map(Message::from);
         device.into_iter().chain(slow).chain(bill).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn why_a_device_cannot_be_asked_is_said_once() {
+        let mut told = OwnReports::new(ControlPlane::Nacre, "host");
+        let report = |device: &str, error: &str| DeviceHealthReport {
+            device: device.to_owned(),
+            error: error.to_owned(),
+            ..DeviceHealthReport::default()
+        };
+        assert!(told.is_news_of_device(&report("a", "no smartctl")));
+        assert!(told.is_news_of_device(&report("b", "no smartctl")));
+        assert!(!told.is_news_of_device(&report("a", "no smartctl")));
+        assert!(told.is_news_of_device(&report("a", "it took too long")), "another reason");
+        assert!(!told.is_news_of_device(&report("a", "")), "it can be asked");
+        assert!(told.is_news_of_device(&report("a", "it took too long")), "and again it cannot");
+        let many = (0..100).filter(|nth| told.is_news_of_device(&report(&nth.to_string(), "no smartctl")));
+        assert_eq!(many.count(), REMEMBERED_COUNT_MAX - 2);
     }
 }

@@ -8,7 +8,7 @@ use nacre_heartbeat::Leases;
 use nacre_maps::OsdMap;
 use nacre_msg::peer::PeerMessage;
 use nacre_msg::stats::{PgStat, SlowOps};
-use nacre_msg::{Command, MOsdMap, PerfQueries, RawMessage, SlowRequest};
+use nacre_msg::{Command, DeviceHealthReport, MOsdMap, PerfQueries, RawMessage, SlowRequest};
 use nacre_msgr::Config as MsgrConfig;
 use nacre_options::Values;
 use nacre_osd_core::Past;
@@ -57,6 +57,8 @@ pub(crate) enum ShardMsg {
     Command(Arc<Session>, u64, Box<Command>),
     /// To OSD control: somebody asks at the admin socket.
     Admin(AdminRequest),
+    /// To OSD control: what came of asking a device for the monitor.
+    DeviceHealth(Box<DeviceHealthReport>),
     /// What a manager wants counted.
     PerfQueries(Arc<PerfQueries>),
     /// Options have changed.

@@ -1,10 +1,13 @@
-//! `ceph tell osd.N smart`: what the devices of this OSD say of their health, by `smartctl`.
+//! What the devices of this OSD say of their health, by `smartctl`: for `ceph tell osd.N smart`, and for our monitor, which asks by itself.
 //!
-//! Source of the answer: Ceph `src/common/blkdev.cc` (`block_device_get_metrics`) and `src/osd/OSD.cc` (`probe_smart`) at v16.2.15.
+//! Source of the answer to people: Ceph `src/common/blkdev.cc` (`block_device_get_metrics`) and `src/osd/OSD.cc` (`probe_smart`) at
+//! v16.2.15.
+
+mod health;
 
 use crate::command_reply::{Failure, reply};
 use crate::shard_msg::ShardMsg;
-use nacre_msg::Message;
+use nacre_msg::{DeviceHealthReport, Message};
 use nacre_options::Values;
 use nacre_pg::SessionId;
 use nacre_service::MailboxSender;
@@ -23,45 +26,93 @@ const OUTPUT_BYTES_MAX: u64 = 1 << 20;
 /// Exit bits of `smartctl` that mean that it says nothing: it was called wrongly, or cannot open the device.
 const SAYS_NOTHING: i32 = 0b11;
 
-/// Whether devices are being asked; one at a time.
+/// Who wants to know.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Asker {
+    /// A client, under this number: all devices, or that with this id.
+    Client(SessionId, u64, Option<String>),
+    /// Our monitor: the device with this id.
+    Monitor(String),
+}
+
+impl Asker {
+    fn only(&self) -> Option<&str> {
+        match self {
+            Self::Client(_, _, only) => only.as_deref(),
+            Self::Monitor(device) => Some(device),
+        }
+    }
+
+    /// What the shard is to hear. Of each device the id and what came of asking it.
+    fn outcome(self, told: Vec<(String, Result<Value, Refused>)>) -> ShardMsg {
+        match self {
+            Self::Client(session, tid, _) => {
+                let told = told.into_iter().map(|(id, told)| (id, told.unwrap_or_else(Refused::into_json)));
+                let answer = Value::Object(told.collect::<Map<_, _>>());
+                ShardMsg::ToSession(session, Message::from(reply(Ok(answer))).encode(tid))
+            }
+            Self::Monitor(device) => {
+                // Of several ways to one device, one that leads there.
+                let told = told.into_iter().map(|(_, told)| told);
+                let told = told.reduce(|first, next| if first.is_ok() { first } else { next });
+                let report = match told {
+                    Some(Ok(told)) => health::report(device, told),
+                    Some(Err(refused)) => health::cannot_ask(device, &refused.why()),
+                    None => health::cannot_ask(device, "the OSD does not have it any more"),
+                };
+                ShardMsg::DeviceHealth(Box::new(report))
+            }
+        }
+    }
+}
+
+/// Whether devices are being asked: for one client at a time, and for the monitor, which asks by itself and is in no client's way.
 #[derive(Debug, Default)]
 pub(crate) struct SmartSlot {
-    is_busy: Arc<AtomicBool>,
+    for_client: Arc<AtomicBool>,
+    for_monitor: Arc<AtomicBool>,
 }
 
 impl SmartSlot {
-    /// Asks the devices that the store is on, by what is known of them, or only that with the id `only`. The answer goes to the session by
-    /// `sender`, from a thread of its own: a device that fails may take long.
+    /// Asks the devices that the store is on, by what is known of them. The answer goes to the shard by `sender`, from a thread of its own: a
+    /// device that fails may take long.
     ///
     /// # Errors
     /// The devices are asked already, there is none, or no thread.
     pub(crate) fn start(
         &self,
-        (session, tid): (SessionId, u64),
+        asker: Asker,
         facts: &BTreeMap<String, String>,
-        only: Option<&str>,
         options: &Values,
         sender: MailboxSender<ShardMsg>,
     ) -> Result<(), Failure> {
-        let devices = devices(facts, only)?;
-        if self.is_busy.swap(true, Ordering::AcqRel) {
+        let devices = devices(facts, asker.only())?;
+        let is_busy = match asker {
+            Asker::Client(..) => &self.for_client,
+            Asker::Monitor(_) => &self.for_monitor,
+        };
+        if is_busy.swap(true, Ordering::AcqRel) {
             return Err((Errno::EBUSY, "the devices are being asked already; try again".to_owned()));
         }
-        let (is_busy, timeout) = (Arc::clone(&self.is_busy), timeout(options));
+        let (ends, timeout) = (Arc::clone(is_busy), timeout(options));
         let ask = move || {
             let told = devices.into_iter().map(|(name, id)| (id, ask(&name, timeout)));
-            let answer = Value::Object(told.collect::<Map<_, _>>());
-            is_busy.store(false, Ordering::Release);
-            let message = Message::from(reply(Ok(answer))).encode(tid);
+            let outcome = asker.outcome(told.collect());
+            ends.store(false, Ordering::Release);
             // A shard that ends answers nobody.
-            let _ended = sender.try_send(ShardMsg::ToSession(session, message));
+            let _ended = sender.try_send(outcome);
         };
         let started = std::thread::Builder::new().name("smart".to_owned()).spawn(ask);
         started.map(drop).map_err(|error| {
-            self.is_busy.store(false, Ordering::Release);
+            is_busy.store(false, Ordering::Release);
             (Errno::EAGAIN, format!("no thread to ask the devices: {error}"))
         })
     }
+}
+
+/// What our monitor hears where its device could not even be asked.
+pub(crate) fn not_asked(device: String, (_, why): &Failure) -> DeviceHealthReport {
+    health::cannot_ask(device, why)
 }
 
 /// Name and id of each device.
@@ -81,25 +132,49 @@ fn devices(facts: &BTreeMap<String, String>, only: Option<&str>) -> Result<Vec<(
     }
 }
 
-/// What `smartctl` says of a device, or why it says nothing.
-fn ask(name: &str, timeout: Duration) -> Value {
+/// Why nothing is known of a device.
+#[derive(Debug)]
+enum Refused {
+    /// `smartctl` could not be run, or says nothing: the error, and what it printed.
+    Failed(String, Errno, String),
+    /// It printed what is no JSON object.
+    NoJson(String, String),
+}
+
+impl Refused {
+    /// As Ceph's OSDs say it.
+    fn into_json(self) -> Value {
+        match self {
+            Self::Failed(device, errno, output) => json!({
+                "error": "smartctl failed",
+                "dev": device,
+                "smartctl_error_code": errno.negated(),
+                "smartctl_output": output.trim(),
+            }),
+            Self::NoJson(device, output) => {
+                json!({ "error": "smartctl returned invalid JSON", "dev": device, "smartctl_output": output.trim() })
+            }
+        }
+    }
+
+    /// As a sentence.
+    fn why(&self) -> String {
+        match self {
+            Self::Failed(device, _, output) => format!("{device}: {output}"),
+            Self::NoJson(device, _) => format!("{device}: smartctl returned invalid JSON"),
+        }
+    }
+}
+
+/// What `smartctl` says of a device.
+fn ask(name: &str, timeout: Duration) -> Result<Value, Refused> {
     let device = format!("/dev/{name}");
-    let failed = |errno: Errno, output: &str| {
-        json!({
-            "error": "smartctl failed",
-            "dev": device,
-            "smartctl_error_code": errno.negated(),
-            "smartctl_output": output.trim(),
-        })
-    };
     match run(&device, timeout) {
         Ok(text) => match serde_json::from_str(&text) {
-            Ok(told @ Value::Object(_)) => told,
-            _ => {
-                json!({ "error": "smartctl returned invalid JSON", "dev": device, "smartctl_output": text.trim() })
-            }
+            Ok(told @ Value::Object(_)) => Ok(told),
+            _ => Err(Refused::NoJson(device, text)),
         },
-        Err((errno, text)) => failed(errno, &text),
+        Err((errno, text)) => Err(Refused::Failed(device, errno, text)),
     }
 }
 
@@ -145,6 +220,7 @@ fn run(device: &str, timeout: Duration) -> Result<String, Failure> {
             Err((Errno::ENOENT, format!("smartctl is not installed (package smartmontools): {said}")))
         }
         code if !out.trim_start().starts_with('{') || (code < 0 || code & SAYS_NOTHING != 0) => {
+            let said = health::complaint(said).unwrap_or_else(|| said.clone());
             Err((Errno::EINVAL, format!("smartctl ended with {code}: {said}")))
         }
         _ => Ok(out),
@@ -175,7 +251,10 @@ mod tests {
             (command.get_program(), &words[..]),
             ("timeout".as_ref(), &["--kill-after=1".as_ref(), "17".as_ref()][..])
         );
-        let told = ask("nonsense0", Duration::from_secs(5));
+        let refused = ask("nonsense0", Duration::from_secs(5)).expect_err("there is no such device");
+        let why = refused.why();
+        assert!(why.starts_with("/dev/nonsense0: ") && why.contains("smartctl"), "{why}");
+        let told = refused.into_json();
         assert_eq!((&told["error"], &told["dev"]), (&json!("smartctl failed"), &json!("/dev/nonsense0")));
         assert!(told["smartctl_error_code"].as_i64().is_some_and(|code| code < 0), "{told}");
         assert!(told["smartctl_output"].as_str().is_some_and(|text| text.contains("smartctl")), "{told}");

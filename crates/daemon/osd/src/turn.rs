@@ -9,10 +9,11 @@ use crate::dispatch::{Dispatch, ShardAction};
 use crate::lent_parts::LentParts;
 use crate::shard::{Background, Shard};
 use crate::shard_msg::{Question, ShardMsg};
+use crate::smart::{self, Asker};
 use crate::storage::{StoreConfig, device_facts};
 use nacre_msg::{BillClass, Command, Message};
 use nacre_options::Values;
-use nacre_pg::{Event, Session, SessionId};
+use nacre_pg::{Event, Session};
 use nacre_types::Stamp;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -191,17 +192,26 @@ impl Shard {
                 self.follow_options();
             }
             Some(ShardAction::ShareOptions(options)) => self.set_options(options),
+            Some(ShardAction::AskDevice(device)) => self.ask_device(device),
             Some(ShardAction::Command(session, tid, given)) => self.command(&session, tid, &given),
             Some(ShardAction::Stop) => self.stopping = true,
         }
     }
 
-    fn ask_devices(&self, whose: (SessionId, u64), only: Option<&str>) -> Result<(), Failure> {
+    /// The monitor hears how a device is, or why nobody can say.
+    fn ask_device(&mut self, device: String) {
+        if let Err(failure) = self.ask_devices(Asker::Monitor(device.clone())) {
+            let report = smart::not_asked(device, &failure);
+            self.dispatch().parts.lend_control(|control, _| control.device_health(report));
+        }
+    }
+
+    fn ask_devices(&self, asker: Asker) -> Result<(), Failure> {
         let facts = match &self.config.store {
             StoreConfig::File { folder, .. } => device_facts(folder),
             StoreConfig::Memory { .. } => BTreeMap::new(),
         };
-        self.smart.start(whose, &facts, only, &self.options, self.net.router.own_sender())
+        self.smart.start(asker, &facts, &self.options, self.net.router.own_sender())
     }
 
     /// A command of a client; answered at once, or from the shard of the PG that it is about.
@@ -237,7 +247,7 @@ impl Shard {
                 return self.dispatch().parts.route(spg, ShardMsg::Ask(Box::new(question)));
             }
             CommandOutcome::AskDevices(devid) => {
-                match self.ask_devices((session.id, tid), devid.as_deref()) {
+                match self.ask_devices(Asker::Client(session.id, tid, devid)) {
                     Ok(()) => return,
                     Err(failure) => Err(failure),
                 }

@@ -7,6 +7,7 @@
 mod bill;
 mod cluster;
 mod daemons;
+mod devices;
 mod images;
 mod osds;
 mod page;
@@ -17,6 +18,7 @@ pub mod simulated;
 #[cfg(test)]
 mod tests;
 
+pub use self::devices::DeviceView;
 use crate::bill::BillSums;
 use crate::counters::DaemonCounters;
 use crate::images::ImageSums;
@@ -219,6 +221,8 @@ pub struct View {
     pub bill: BillSums,
     /// What clients' probes have found out.
     pub probes: ProbesView,
+    /// What devices say of their health.
+    pub devices: Vec<DeviceView>,
 }
 
 /// About how many bytes a page has for each counter of a daemon, to begin with the right size.
@@ -237,6 +241,7 @@ impl View {
         images::write(self, &mut page);
         bill::write(self, &mut page);
         probes::write(self, &mut page);
+        devices::write(self, &mut page);
         daemons::write(self, &mut page);
         daemons::write_counters(&self.counters, &mut page);
         page.into_text()

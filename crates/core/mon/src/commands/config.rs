@@ -90,7 +90,12 @@ fn set(call: &mut Call<'_>) -> Answer {
             }
             call.state.config.set_of_module(&who, &name, value)
         }
-        None => call.state.config.set(&who, &name, &value, force),
+        None => match crate::device_module::refused(&name) {
+            Some(why) => {
+                return fail(Errno::EOPNOTSUPP, format!("{name} has no effect: {why}"));
+            }
+            None => call.state.config.set(&who, &name, &value, force),
+        },
     };
     stored.map_err(|error| refuse(Errno::from(&error), error.to_string()))?;
     done("")

@@ -1,11 +1,13 @@
-//! `ceph device`: the disks on which OSDs lie, by what they said at boot. Nothing is known of their wear or of how long they will
-//! last: those columns are empty, as they are in Ceph before anybody has measured.
+//! `ceph device`: the disks on which OSDs lie, by what they said at boot; their wear by what they said of themselves last, and for how long
+//! they will last by what somebody has said of them.
 
-use super::call::{Answer, Call, refuse};
+use super::call::{Answer, Call, Failure, refuse};
 use super::table::{Command, command};
+use crate::devices::{Device, devices};
+use crate::health::device_health_checks::faults;
 use nacre_format::{Align, Node, Section, Table};
-use nacre_types::{Errno, OsdId};
-use std::collections::{BTreeMap, BTreeSet};
+use nacre_types::Errno;
+use std::collections::BTreeMap;
 
 pub(super) const COMMANDS: &[Command] = &[
     command("device ls", "mgr", "r", "Devices that daemons use", ls),
@@ -14,82 +16,89 @@ pub(super) const COMMANDS: &[Command] = &[
     command("device ls-by-host name=host,type=CephString", "mgr", "r", "Devices of a host", ls_by_host),
 ];
 
-/// Of `osd metadata`, as Ceph's OSDs say it: `NAME=ID` for each disk that has an id.
-const DEVICE_IDS: &str = "device_ids";
-
-#[derive(Default)]
-struct Device {
-    /// Host and the kernel's name there.
-    places: BTreeSet<(String, String)>,
-    osds: BTreeSet<OsdId>,
+/// How worn a device is, in per cent of its rated life.
+fn wear(call: &Call<'_>, id: &str) -> Option<u32> {
+    call.state.device_samples.newest(id)?.health.percentage_used
 }
 
-impl Device {
-    fn places_text(&self) -> String {
-        let places: Vec<String> = self.places.iter().map(|(host, name)| format!("{host}:{name}")).collect();
-        places.join(" ")
-    }
+/// What is left of its life.
+fn life(call: &Call<'_>, id: &str) -> String {
+    call.state.life_expectancies.of(id).map(|life| life.text(call.wall)).unwrap_or_default()
+}
 
-    fn daemons(&self) -> Vec<String> {
-        self.osds.iter().map(|osd| format!("osd.{osd}")).collect()
+fn section(call: &Call<'_>, id: &str, device: &Device) -> Section {
+    let place = |(host, name): &(String, String)| {
+        let path = format!("/dev/{name}");
+        Section::new().with("host", host.as_str()).with("dev", name.as_str()).with("path", path)
+    };
+    let mut section = Section::new()
+        .with("devid", id)
+        .with("location", Node::array("attachment", device.places.iter().map(place)))
+        .with("daemons", Node::array("daemon", device.daemons()));
+    if let Some(life) = call.state.life_expectancies.of(id) {
+        let max = life.max.map_or_else(|| "0.000000".to_owned(), |max| max.to_string());
+        section = section
+            .with("life_expectancy_min", life.min.to_string())
+            .with("life_expectancy_max", max)
+            .with("life_expectancy_stamp", life.stamp.to_string());
     }
-
-    fn section(&self, id: &str) -> Section {
-        let place = |(host, name): &(String, String)| {
-            let path = format!("/dev/{name}");
-            Section::new().with("host", host.as_str()).with("dev", name.as_str()).with("path", path)
-        };
-        Section::new()
-            .with("devid", id)
-            .with("location", Node::array("attachment", self.places.iter().map(place)))
-            .with("daemons", Node::array("daemon", self.daemons()))
+    match wear(call, id) {
+        Some(percent) => section.with("wear_level", f64::from(percent) / 100.0),
+        None => section,
     }
 }
 
-fn devices(call: &Call<'_>) -> BTreeMap<String, Device> {
-    let mut devices: BTreeMap<String, Device> = BTreeMap::new();
-    for osd in call.state.osd.map().osds() {
-        let Some(metadata) = call.state.osd.metadata(osd) else { continue };
-        let host = metadata.get("hostname").cloned().unwrap_or_default();
-        let ids = metadata.get(DEVICE_IDS).map_or("", String::as_str);
-        for (name, id) in
-            ids.split(',').filter_map(|word| word.split_once('=')).filter(|(_, id)| !id.is_empty())
-        {
-            let device = devices.entry(id.to_owned()).or_default();
-            device.places.insert((host.clone(), name.to_owned()));
-            device.osds.insert(osd);
-        }
-    }
-    devices
+fn sections(call: &Call<'_>, devices: &BTreeMap<String, Device>) -> Node {
+    Node::array("device", devices.iter().map(|(id, device)| section(call, id, device)))
 }
 
-fn sections(devices: &BTreeMap<String, Device>) -> Node {
-    Node::array("device", devices.iter().map(|(id, device)| device.section(id)))
+/// No daemon uses such a device.
+pub(super) fn unknown(id: &str) -> Failure {
+    let text = format!("no daemon says that it uses device '{id}'; 'ceph device ls' shows all");
+    refuse(Errno::ENOENT, text)
 }
 
 fn ls(call: &mut Call<'_>) -> Answer {
-    let devices = devices(call);
+    let devices = devices(call.state);
     let columns =
         ["DEVICE", "HOST:DEV", "DAEMONS", "WEAR", "LIFE EXPECTANCY"].map(|name| (name, Align::Left));
     let mut table = Table::aligned(&columns);
     for (id, device) in &devices {
-        table.row([id.clone(), device.places_text(), device.daemons().join(" ")]);
+        let wear = wear(call, id).map(|percent| format!("{percent}%")).unwrap_or_default();
+        let daemons = device.daemons().join(" ");
+        table.row([id.clone(), device.places_text(), daemons, wear, life(call, id)]);
     }
-    call.either("devices", table.render(), sections(&devices))
+    call.either("devices", table.render(), sections(call, &devices))
 }
 
 fn info(call: &mut Call<'_>) -> Answer {
     let id = call.args.text("devid").to_owned();
-    let devices = devices(call);
-    let device = devices.get(&id).ok_or_else(|| {
-        refuse(
-            Errno::ENOENT,
-            format!("no daemon says that it uses device '{id}'; 'ceph device ls' shows all"),
-        )
-    })?;
-    let plain =
+    let devices = devices(call.state);
+    let device = devices.get(&id).ok_or_else(|| unknown(&id))?;
+    let mut plain =
         format!("device {id}\nattachment {}\ndaemons {}\n", device.places_text(), device.daemons().join(" "));
-    call.either("device", plain, device.section(&id))
+    plain += &told(call, &id);
+    call.either("device", plain, section(call, &id, device))
+}
+
+/// Lines on what is known of a device's health.
+fn told(call: &Call<'_>, id: &str) -> String {
+    let mut lines = Vec::new();
+    if let Some(life) = call.state.life_expectancies.of(id) {
+        lines.push(format!("life expectancy {} (as of {})", life.moments(), life.stamp));
+    }
+    if let Some(newest) = call.state.device_samples.newest(id) {
+        let faults = faults(&newest.health);
+        let word = if faults.is_empty() { "nothing wrong".to_owned() } else { faults.join(", ") };
+        lines.push(format!("health {word} (as of {})", newest.at));
+    }
+    if let Some(percent) = wear(call, id) {
+        lines.push(format!("wear {percent}%"));
+    }
+    if let Some(error) = call.state.device_scrapes.error(id) {
+        lines.push(format!("could not be asked: {error}"));
+    }
+    lines.iter().map(|line| format!("{line}\n")).collect()
 }
 
 fn ls_by_daemon(call: &mut Call<'_>) -> Answer {
@@ -100,24 +109,24 @@ fn ls_by_daemon(call: &mut Call<'_>) -> Answer {
     let osd = id.parse().ok().filter(|osd| kind == "osd" && call.state.osd.map().exists(*osd));
     let osd =
         osd.ok_or_else(|| refuse(Errno::ENOENT, format!("there is no daemon '{who}' that has devices")))?;
-    let mut devices = devices(call);
+    let mut devices = devices(call.state);
     devices.retain(|_, device| device.osds.contains(&osd));
     let columns = ["DEVICE", "HOST:DEV", "EXPECTED FAILURE"].map(|name| (name, Align::Left));
     let mut table = Table::aligned(&columns);
-    devices.iter().for_each(|(id, device)| table.row([id.clone(), device.places_text()]));
-    call.either("devices", table.render(), sections(&devices))
+    devices.iter().for_each(|(id, device)| table.row([id.clone(), device.places_text(), life(call, id)]));
+    call.either("devices", table.render(), sections(call, &devices))
 }
 
 fn ls_by_host(call: &mut Call<'_>) -> Answer {
     let host = call.args.text("host");
-    let mut devices = devices(call);
+    let mut devices = devices(call.state);
     devices.retain(|_, device| device.places.iter().any(|(at, _)| at == host));
     let columns = ["DEVICE", "DEV", "DAEMONS", "EXPECTED FAILURE"].map(|name| (name, Align::Left));
     let mut table = Table::aligned(&columns);
     for (id, device) in &devices {
         let names: Vec<&str> =
             device.places.iter().filter(|(at, _)| at == host).map(|(_, name)| name.as_str()).collect();
-        table.row([id.clone(), names.join(" "), device.daemons().join(" ")]);
+        table.row([id.clone(), names.join(" "), device.daemons().join(" "), life(call, id)]);
     }
-    call.either("devices", table.render(), sections(&devices))
+    call.either("devices", table.render(), sections(call, &devices))
 }

@@ -20,6 +20,7 @@ mod crush;
 mod crush_rule;
 mod daemons;
 mod device;
+mod device_health;
 mod df;
 mod erasure_code_profile;
 mod fs;
@@ -97,6 +98,7 @@ const TOPICS: &[&[table::Command]] = &[
     mds::COMMANDS,
     mgr::COMMANDS,
     device::COMMANDS,
+    device_health::COMMANDS,
     mon::COMMANDS,
     mon_change::COMMANDS,
     mon_election::COMMANDS,

@@ -107,6 +107,7 @@ fn manager_module(prefix: &str) -> Option<&'static str> {
     const MODULES: &[(&str, &str)] = &[
         ("balancer", "balancer"),
         ("crash", "crash"),
+        ("device", "devicehealth"),
         ("fs status", "status"),
         ("osd status", "status"),
         ("healthcheck history", "prometheus"),

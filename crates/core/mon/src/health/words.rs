@@ -16,6 +16,16 @@ const WORDS: &[(&str, &str, &str)] = &[
         "Set another with 'ceph config set', or remove it with 'ceph config rm'.",
     ),
     (
+        "DEVICE_HEALTH",
+        "A device says that it fails or is worn out, or somebody has said so of it. It may still serve for a long time, or end today.",
+        "'ceph device get-health-metrics ID' has all that it says. 'ceph osd out ID' moves its data away; then replace it.",
+    ),
+    (
+        "DEVICE_HEALTH_IN_USE",
+        "An OSD is out because its device is expected to fail, and still has PGs: they are on their way, or have nowhere to go.",
+        "Wait while 'ceph progress' moves. If it does not, there is no room, or CRUSH finds no other place.",
+    ),
+    (
         "FS_DEGRADED",
         "A file system has a rank without a server that serves: clients of it wait.",
         "Usually a standby takes over within a minute. 'ceph fs status'; start another metadata server if none waits.",

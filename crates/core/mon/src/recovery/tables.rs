@@ -44,6 +44,8 @@ pub(super) const TABLES: &[(&str, Use)] = &[
     ("answers", Use::LeftOut),
     ("config-history", Use::LeftOut),
     ("digest", Use::LeftOut),
+    // Devices say it anew.
+    ("device-health", Use::LeftOut),
     ("log", Use::LeftOut),
     ("mgr-metadata", Use::LeftOut),
 ];

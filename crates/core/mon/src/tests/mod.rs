@@ -4,6 +4,7 @@ mod answers;
 mod auth;
 mod autoscaler;
 mod caps_table;
+mod device_health;
 mod drops;
 mod durability;
 mod erasure_code;

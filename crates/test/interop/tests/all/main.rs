@@ -12,6 +12,7 @@ mod cli;
 mod client;
 mod crashes;
 mod dashboard;
+mod device_health;
 mod doctor;
 mod doctor_exam;
 mod erasure;

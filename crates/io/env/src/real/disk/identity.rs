@@ -39,12 +39,24 @@ fn printed_on(disk: &Path) -> Option<String> {
         let words: Vec<&str> = text.split_whitespace().collect();
         (!words.is_empty()).then(|| words.join("_"))
     };
-    let serial = text("device/serial").or_else(|| text("serial"))?;
+    let serial = text("device/serial").or_else(|| text("serial")).or_else(|| scsi_serial(disk))?;
     let model = text("device/model");
     // Of a virtual disk without a model, the vendor is the number of its bus.
     let vendor = model.as_ref().and_then(|_| text("device/vendor")).filter(|vendor| vendor != "ATA");
     let words: Vec<String> = [vendor, model, Some(serial)].into_iter().flatten().collect();
     Some(words.join("_").replace([',', '='], "_"))
+}
+
+/// The serial number of a SCSI or SATA disk: its page of vital product data 0x80 (SPC-4), which the kernel keeps as the disk gave it: the kind
+/// of device, the page's number, two bytes of length, text.
+fn scsi_serial(disk: &Path) -> Option<String> {
+    const PAGE: u8 = 0x80;
+    let page = fs::read(disk.join("device/vpd_pg80")).ok()?;
+    let [_, PAGE, high, low, rest @ ..] = &page[..] else { return None };
+    let text = rest.get(..usize::from(*high) << 8 | usize::from(*low))?;
+    let words: Vec<&str> = std::str::from_utf8(text).ok()?.split_whitespace().collect();
+    let serial = words.join("_");
+    (!serial.is_empty() && serial.bytes().all(|byte| byte.is_ascii_graphic())).then_some(serial)
 }
 
 #[cfg(test)]
@@ -91,5 +103,26 @@ mod tests {
         assert_eq!(below("254:16"), ["vdb="]);
         assert_eq!(below("253:0"), ["sda=Fast_SSD_2T_S1_2", "vdb="]);
         assert_eq!(below("9:9"), [""; 0]);
+    }
+
+    #[test]
+    fn a_scsi_disk_has_its_serial_number_in_a_page_of_bytes() {
+        let root = tempfile::tempdir().expect("a folder");
+        put(&root.path().join("sdb/device/vendor"), "KIOXIA  \n");
+        put(&root.path().join("sdb/device/model"), "KPM6XRUG3T84    \n");
+        let disk = root.path().join("sdb");
+        for (page, serial) in [
+            (&b"\0\x80\0\x0e  X1A0A00ATS17"[..], Some("KIOXIA_KPM6XRUG3T84_X1A0A00ATS17")),
+            (b"\0\x80\0\x04S1 2 and more", Some("KIOXIA_KPM6XRUG3T84_S1_2")),
+            (b"\0\x80\0\x04    ", None),
+            (b"\0\x80\xff\xffS1", None),
+            (b"\0\x83\0\x02S1", None),
+            (b"\0\x80\0\x02\xff\xfe", None),
+            (b"\0\x80\0\x02\x1b\x07", None),
+            (b"\0\x80", None),
+        ] {
+            fs::write(disk.join("device/vpd_pg80"), page).expect("written");
+            assert_eq!(printed_on(&disk).as_deref(), serial, "{page:?}");
+        }
     }
 }
