@@ -1,14 +1,16 @@
 //! 4 KiB random overwrites with checkpoints running: what a write waits for, and how long one `drain` keeps the
 //! shard's thread. A real file in the folder `NACRE_BENCH_DIR` (default: the target folder's file system).
 //!
-//! `cargo bench -p nacre-blockstore` prints one line per run; `NACRE_BENCH_SECONDS`, `_DEPTH`, `_OBJECTS`. The time of a
-//! `drain` on the processor is what the store does to the shard; by the clock, it includes the machine's neighbours.
+//! `cargo bench -p nacre-blockstore` prints one line per run; `NACRE_BENCH_SECONDS`, `_DEPTH`, `_OBJECTS`, `_OBJECT_KIB`, `_MEMORY_MIB`
+//! (target of the store), `_WARM_SECONDS` (writes before those that are measured). The time of a `drain` on the processor is what the store
+//! does to the shard; by the clock, it includes the machine's neighbours. Bytes written and read are the process's, as the kernel counts
+//! them (`/proc/self/io`): data, log and metadata.
 
 use nacre_blockstore::{BlockStore, Options};
 use nacre_buf::{AlignedBuf, Bytes};
 use nacre_env::real::{DriverChoice, RealDisk, RealNet};
 use nacre_env::{Clock, Net, RealClock};
-use nacre_kv::RedbKv;
+use nacre_kv::{KvOptions, RedbKv};
 use nacre_store::{Completion, ObjectStore, StoreState};
 use nacre_txn::{Op, StoreToken, Transaction};
 use nacre_types::entropy::SeededEntropy;
@@ -17,7 +19,6 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::time::Duration;
 
-const OBJECT_BYTES: u64 = 4 << 20;
 const WRITE_BYTES: usize = 4096;
 const PGS: u32 = 8;
 /// Log entries that a PG keeps.
@@ -39,6 +40,18 @@ struct Bench {
     drain_worst: Duration,
     drain_worst_cpu: Duration,
     objects: u64,
+    object_bytes: u64,
+}
+
+/// A count of the kernel's about this process, such as `write_bytes`.
+fn counted(file: &str, name: &str) -> u64 {
+    let text = std::fs::read_to_string(file).unwrap_or_default();
+    let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).unwrap_or_default();
+    line.split_whitespace().next().and_then(|text| text.parse().ok()).unwrap_or(0)
+}
+
+fn io(name: &str) -> u64 {
+    counted("/proc/self/io", name)
 }
 
 /// Time that this thread has had a processor.
@@ -49,15 +62,18 @@ fn on_processor() -> Duration {
 }
 
 impl Bench {
-    fn open(folder: &std::path::Path, objects: u64) -> anyhow::Result<Self> {
+    fn open(folder: &std::path::Path, objects: u64, object_bytes: u64) -> anyhow::Result<Self> {
         let (block, meta) = (folder.join("block"), folder.join("meta.redb"));
-        let mut disk = RealDisk::create(&block, 1 << 30, DriverChoice::Auto)?;
-        let mut kv = RedbKv::open(&meta)?;
-        BlockStore::mkfs(&mut disk, &mut kv, [9; 16], &Options::default())?;
+        let options = Options::for_memory(usize::try_from(asked("MEMORY_MIB", 1024) << 20)?);
+        let size_bytes = (objects * object_bytes * 3 / 2).max(1 << 30);
+        let mut disk = RealDisk::create(&block, size_bytes, DriverChoice::Auto)?;
+        let kv_options = KvOptions { cache_bytes: options.kv_cache_bytes, ..KvOptions::default() };
+        let mut kv = RedbKv::open_with(&meta, kv_options)?;
+        BlockStore::mkfs(&mut disk, &mut kv, [9; 16], &options)?;
         let net = RealNet::new()?;
         net.watch(disk.wake_fd())?;
         net.watch(kv.wake_fd())?;
-        let (store, _) = BlockStore::open(Box::new(disk), Box::new(kv), Options::default())?;
+        let (store, _) = BlockStore::open(Box::new(disk), Box::new(kv), options)?;
         Ok(Self {
             store,
             net,
@@ -69,6 +85,7 @@ impl Bench {
             drain_worst: Duration::ZERO,
             drain_worst_cpu: Duration::ZERO,
             objects,
+            object_bytes,
         })
     }
 
@@ -124,11 +141,17 @@ impl Bench {
 
     fn fill(&mut self) {
         for object in 0..self.objects {
-            self.submit(object, 0, vec![3; usize::try_from(OBJECT_BYTES).unwrap_or(0)].into());
-            while self.store.waiting() > 0 {
-                self.turn();
-                self.sleep();
+            self.submit(object, 0, vec![3; usize::try_from(self.object_bytes).unwrap_or(0)].into());
+            let depth = usize::try_from((4 << 20) / self.object_bytes).unwrap_or(1).min(64);
+            while self.store.waiting() >= depth {
+                if self.turn() == 0 {
+                    self.sleep();
+                }
             }
+        }
+        while self.store.waiting() > 0 {
+            self.turn();
+            self.sleep();
         }
     }
 
@@ -136,7 +159,7 @@ impl Bench {
         let mut data = AlignedBuf::with_len(WRITE_BYTES);
         data.fill(5);
         let data = data.freeze();
-        self.latencies.clear();
+        self.latencies = Vec::with_capacity(1 << 20);
         self.drain_worst = Duration::ZERO;
         self.drain_worst_cpu = Duration::ZERO;
         let begin = self.clock.now();
@@ -144,13 +167,18 @@ impl Bench {
         while self.clock.now().since(begin) < length {
             while in_flight < depth {
                 let object = self.rng.u64() % self.objects;
-                let offset = self.rng.u64() % (OBJECT_BYTES / 4096) * 4096;
+                let offset = self.rng.u64() % (self.object_bytes / 4096) * 4096;
                 self.submit(object, offset, data.clone());
                 in_flight += 1;
             }
             let done = self.turn();
             in_flight -= done;
             if done == 0 {
+                self.sleep();
+            }
+        }
+        while self.store.waiting() > 0 {
+            if self.turn() == 0 {
                 self.sleep();
             }
         }
@@ -163,16 +191,22 @@ fn main() -> anyhow::Result<()> {
     let folder = base.join(format!("store-bench-{}", std::process::id()));
     std::fs::create_dir_all(&folder)?;
     let (depth, seconds) = (asked("DEPTH", 32), asked("SECONDS", 20));
-    let mut bench = Bench::open(&folder, asked("OBJECTS", 96))?;
+    let mut bench = Bench::open(&folder, asked("OBJECTS", 96), asked("OBJECT_KIB", 4096) << 10)?;
     bench.fill();
+    bench.overwrite(usize::try_from(depth)?, Duration::from_secs(asked("WARM_SECONDS", 0)));
     let checkpoints = bench.store.checkpoints();
+    let before = (io("write_bytes"), io("read_bytes"), io("rchar"));
+    let (hits, misses) = (bench.store.counters().object_hits, bench.store.counters().object_misses);
     bench.overwrite(usize::try_from(depth)?, Duration::from_secs(seconds));
     let mut sorted = std::mem::take(&mut bench.latencies);
     sorted.sort_unstable();
     let at = |per_mille: usize| sorted.get(sorted.len() * per_mille / 1000).copied().unwrap_or_default();
+    let per_write = |bytes: u64| bytes as f64 / (sorted.len() * WRITE_BYTES).max(1) as f64;
     writeln!(
         std::io::stdout(),
-        "depth {depth}: {} writes/s, p50 {:?}, p99 {:?}, p99.9 {:?}, max {:?}; worst drain {:?}, on the processor {:?}; {} checkpoints",
+        "depth {depth}: {} writes/s, p50 {:?}, p99 {:?}, p99.9 {:?}, max {:?}; worst drain {:?}, on the processor {:?}; {} checkpoints; \
+         per byte of a client {:.2} written, {:.2} read from the device, {:.2} asked of the kernel; objects {} found in memory, {} read; \
+         resident {} MiB, at most {} MiB; by the store's own count {} MiB",
         sorted.len() as u64 / seconds,
         at(500),
         at(990),
@@ -181,6 +215,14 @@ fn main() -> anyhow::Result<()> {
         bench.drain_worst,
         bench.drain_worst_cpu,
         bench.store.checkpoints() - checkpoints,
+        per_write(io("write_bytes") - before.0),
+        per_write(io("read_bytes") - before.1),
+        per_write(io("rchar") - before.2),
+        bench.store.counters().object_hits - hits,
+        bench.store.counters().object_misses - misses,
+        counted("/proc/self/status", "VmRSS") >> 10,
+        counted("/proc/self/status", "VmHWM") >> 10,
+        bench.store.memory_bytes() >> 20,
     )?;
     drop(bench);
     std::fs::remove_dir_all(&folder)?;

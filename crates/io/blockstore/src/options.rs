@@ -20,6 +20,8 @@ pub enum Planted {
     EarlyTrim,
     /// A changed omap entry is not kept for the clone that still shows it.
     SharedChange,
+    /// A page of an object's blocks that was changed again during a checkpoint goes from memory at its end.
+    ChangedPage,
 }
 
 /// Sizes and limits. Those of the making are in the superblock; the others may change at each opening.

@@ -158,7 +158,7 @@ impl BlockStore {
     }
 
     /// The table could not read its metadata: what it says since may be wrong.
-    fn note_table_failure(&mut self) {
+    pub(crate) fn note_table_failure(&mut self) {
         if self.table.has_failed()
             && let Some(reason) = self.table.failure()
         {

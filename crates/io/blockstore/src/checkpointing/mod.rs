@@ -54,6 +54,11 @@ impl BlockStore {
     /// Takes the cut: all that was submitted so far is in the checkpoint, nothing after it. Takes the same time however
     /// much that is.
     pub(crate) fn start_checkpoint(&mut self) {
+        self.note_table_failure();
+        if self.failed.is_some() {
+            // What was changed by what could not be read is not to be kept.
+            return;
+        }
         self.write_all_records();
         let number = self.wal.cut();
         let cut = self.table.space.alloc.cut();

@@ -10,10 +10,17 @@ use nacre_types::entropy::SeededEntropy;
 use std::ops::Bound;
 use std::sync::{Arc, Mutex};
 
-/// Every other run flushes all large writes as those in many pieces are, which are rare in a small store.
+/// Every other run flushes all large writes as those in many pieces are, which are rare in a small store. Every third one keeps nothing clean
+/// of the metadata in memory: each page of an object's blocks is read whenever somebody asks.
 pub(super) fn tiny(seed: u64) -> Options {
-    let tiny = Options::tiny();
-    if seed.is_multiple_of(2) { Options { flushed_together_min: 1, ..tiny } } else { tiny }
+    let mut tiny = Options::tiny();
+    if seed.is_multiple_of(2) {
+        tiny.flushed_together_min = 1;
+    }
+    if seed.is_multiple_of(3) {
+        tiny.metadata_bytes_max = 0;
+    }
+    tiny
 }
 
 /// A log as large as that of [`Options::tiny`], with its superblocks.
