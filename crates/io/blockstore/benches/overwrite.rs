@@ -197,17 +197,20 @@ fn main() -> anyhow::Result<()> {
     let checkpoints = bench.store.checkpoints();
     let before = (io("write_bytes"), io("read_bytes"), io("rchar"));
     let (hits, misses) = (bench.store.counters().object_hits, bench.store.counters().object_misses);
+    let cpu = on_processor();
     bench.overwrite(usize::try_from(depth)?, Duration::from_secs(seconds));
+    let cpu = on_processor() - cpu;
     let mut sorted = std::mem::take(&mut bench.latencies);
     sorted.sort_unstable();
     let at = |per_mille: usize| sorted.get(sorted.len() * per_mille / 1000).copied().unwrap_or_default();
     let per_write = |bytes: u64| bytes as f64 / (sorted.len() * WRITE_BYTES).max(1) as f64;
     writeln!(
         std::io::stdout(),
-        "depth {depth}: {} writes/s, p50 {:?}, p99 {:?}, p99.9 {:?}, max {:?}; worst drain {:?}, on the processor {:?}; {} checkpoints; \
+        "depth {depth}: {} writes/s, {:.1} us of the thread each, p50 {:?}, p99 {:?}, p99.9 {:?}, max {:?}; worst drain {:?}, on the processor {:?}; {} checkpoints; \
          per byte of a client {:.2} written, {:.2} read from the device, {:.2} asked of the kernel; objects {} found in memory, {} read; \
          resident {} MiB, at most {} MiB; by the store's own count {} MiB",
         sorted.len() as u64 / seconds,
+        cpu.as_micros() as f64 / sorted.len().max(1) as f64,
         at(500),
         at(990),
         at(999),

@@ -111,7 +111,11 @@ impl Table {
             return;
         }
         let clean = self.clean.borrow().onode(id);
-        let onode = clean.filter(|_| self.onodes.get(&id).is_none()).or_else(|| self.load_onode(id));
+        let is_frozen = self.onodes.get(&id).is_some();
+        let (hits, misses) = &self.looked_up;
+        let looked_up = if is_frozen || clean.is_some() { hits } else { misses };
+        looked_up.set(looked_up.get() + 1);
+        let onode = clean.filter(|_| !is_frozen).or_else(|| self.load_onode(id));
         if let Some(onode) = onode {
             self.clean.borrow_mut().forget_onode(id);
             self.onodes.put(id, onode);
