@@ -300,10 +300,13 @@ impl BlockStore {
 impl ObjectStore for BlockStore {
     fn submit(&mut self, txn: Transaction, token: StoreToken) -> Result<(), StoreError> {
         self.refuse_impossible(&txn)?;
-        self.make_room(&txn)?;
+        let room = self.make_room(&txn);
+        // Then that there is no room need not be true.
+        self.note_table_failure();
         if let Some(reason) = &self.failed {
             return Err(StoreError::Failed { reason: reason.clone() });
         }
+        room?;
         let placed = self.place(&txn);
         let (mut placements, bodies): (Vec<Placement>, Vec<BufList>) = placed.into_iter().unzip();
         let mut encoded = Wal::encode(&txn, &placements);

@@ -5,7 +5,7 @@ use super::rig::Rig;
 use crate::page::PAGE_BLOCKS;
 use crate::{BLOCK, BlockStore, Options};
 use nacre_buf::Bytes;
-use nacre_store::{Completion, ObjectStore, StoreState};
+use nacre_store::{Completion, ObjectStore, StoreError, StoreState};
 use nacre_txn::{FetchFrom, ObjectView, Op, ReadError, StoreToken, Transaction};
 use nacre_types::{Eversion, HObject};
 
@@ -235,4 +235,33 @@ fn pages_go_by_themselves() {
     let (pages, gets) = (3 * (LARGE_PAGES - 1), rig.metadata_gets() - gets);
     assert!((pages + 2..pages + pages / 20).contains(&gets), "{gets} values were read for {pages} pages");
     assert!(store.check(false).inconsistencies.is_empty());
+}
+
+/// A page that cannot be read: what was done without it is not kept, with a record or without.
+#[test]
+fn no_checkpoint_has_what_was_changed_without_its_page() {
+    let failing = || {
+        let (rig, mut store) = with_a_large_object(Options::default());
+        // Name and object are in memory then.
+        assert_eq!(read(&mut store, 0), 5);
+        let stored = rig.copy_metadata();
+        rig.fail_metadata_reads();
+        (rig, store, stored)
+    };
+    let is_refused = |store: &mut BlockStore, ops: Vec<Op>| {
+        let txn = Transaction { collection: pg(), ops };
+        let outcome = store.submit(txn, StoreToken::without_pg(1));
+        assert!(matches!(outcome, Err(StoreError::Failed { .. })), "{outcome:?}");
+        assert_eq!(store.state(), StoreState::Failed);
+    };
+    let (rig, mut store, stored) = failing();
+    is_refused(&mut store, vec![Op::Truncate { object: object(0), size: 100 * BLOCK as u64 + 1 }]);
+    store.finish_checkpoint();
+    assert!(rig.copy_metadata() == stored, "something was stored");
+    // As steps do that follow from what has a record.
+    let (rig, mut store, stored) = failing();
+    store.table.remove(pg(), &object(0));
+    store.finish_checkpoint();
+    assert!(rig.copy_metadata() == stored, "something was stored");
+    is_refused(&mut store, create(1).ops);
 }

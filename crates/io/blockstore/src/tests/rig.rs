@@ -103,6 +103,13 @@ impl SharedKv {
         })))
     }
 
+    fn refuse_failed(&self) -> Result<(), KvError> {
+        match self.0.lock().expect("no test panics while it holds this").reads_fail {
+            true => Err(KvError::Damaged("planted".to_owned())),
+            false => Ok(()),
+        }
+    }
+
     fn with<T>(&self, work: impl FnOnce(&mut MemoryKv) -> T) -> T {
         work(&mut self.0.lock().expect("no test panics while it holds this").kv)
     }
@@ -110,16 +117,13 @@ impl SharedKv {
 
 impl KvStore for SharedKv {
     fn get(&self, key: &[u8]) -> Result<Option<nacre_buf::Bytes>, KvError> {
-        let mut shared = self.0.lock().expect("no test panics while it holds this");
-        shared.gets += 1;
-        if shared.reads_fail {
-            return Err(KvError::Damaged("planted".to_owned()));
-        }
-        drop(shared);
+        self.refuse_failed()?;
+        self.0.lock().expect("no test panics while it holds this").gets += 1;
         self.with(|kv| kv.get(key))
     }
 
     fn scan(&self, start: Bound<&[u8]>, end: Bound<&[u8]>, count_max: usize) -> Result<Vec<Pair>, KvError> {
+        self.refuse_failed()?;
         self.with(|kv| kv.scan(start, end, count_max))
     }
 
@@ -259,7 +263,7 @@ impl Rig {
         self.kv.0.lock().expect("no test panics while it holds this").gets
     }
 
-    /// From now on no value of the metadata can be read.
+    /// From now on nothing of the metadata can be read.
     pub(super) fn fail_metadata_reads(&self) {
         self.kv.0.lock().expect("no test panics while it holds this").reads_fail = true;
     }
