@@ -7,9 +7,10 @@
 //! them (`/proc/self/io`): data, log and metadata.
 
 use nacre_blockstore::{BlockStore, Options};
-use nacre_buf::{AlignedBuf, Bytes};
+use nacre_buf::{AlignedBuf, BufList, Bytes};
+use nacre_env::disk::{DiskCompletion, DiskInfo, DiskTag, Durability};
 use nacre_env::real::{DriverChoice, RealDisk, RealNet};
-use nacre_env::{Clock, Net, RealClock};
+use nacre_env::{Clock, Disk, Net, RealClock};
 use nacre_kv::{KvOptions, RedbKv};
 use nacre_store::{Completion, ObjectStore, StoreState};
 use nacre_txn::{Op, StoreToken, Transaction};
@@ -17,6 +18,8 @@ use nacre_types::entropy::SeededEntropy;
 use nacre_types::{Entropy, Eversion, HObject, PgId, SpgId, Stamp};
 use std::io::Write;
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 const WRITE_BYTES: usize = 4096;
@@ -28,7 +31,65 @@ fn asked(name: &str, default: u64) -> u64 {
     std::env::var(format!("NACRE_BENCH_{name}")).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
 }
 
+/// Bytes written to the device: those that wait to be durable, which are the log's, and others, which are blocks' homes.
+#[derive(Clone, Default)]
+struct Written(Arc<[AtomicU64; 2]>);
+
+impl Written {
+    fn bytes(&self) -> [u64; 2] {
+        [0, 1].map(|nth| self.0.get(nth).map_or(0, |bytes: &AtomicU64| bytes.load(Ordering::Relaxed)))
+    }
+}
+
+struct Counted {
+    disk: RealDisk,
+    written: Written,
+}
+
+impl Disk for Counted {
+    fn write(&mut self, offset: u64, data: BufList, durability: Durability, tag: DiskTag) {
+        let nth = usize::from(durability != Durability::Durable);
+        if let Some(count) = self.written.0.get(nth) {
+            count.fetch_add(data.len() as u64, Ordering::Relaxed);
+        }
+        self.disk.write(offset, data, durability, tag);
+    }
+
+    fn read(&mut self, offset: u64, into: AlignedBuf, tag: DiskTag) {
+        self.disk.read(offset, into, tag);
+    }
+
+    fn flush(&mut self, tag: DiskTag) {
+        self.disk.flush(tag);
+    }
+
+    fn discard(&mut self, offset: u64, length: u64, tag: DiskTag) {
+        self.disk.discard(offset, length, tag);
+    }
+
+    fn submit(&mut self) {
+        self.disk.submit();
+    }
+
+    fn drain(&mut self, out: &mut Vec<DiskCompletion>) {
+        self.disk.drain(out);
+    }
+
+    fn wait(&mut self) {
+        self.disk.wait();
+    }
+
+    fn set_wakeups(&mut self, wakeups: bool) {
+        self.disk.set_wakeups(wakeups);
+    }
+
+    fn info(&self) -> DiskInfo {
+        self.disk.info()
+    }
+}
+
 struct Bench {
+    written: Written,
     store: BlockStore,
     net: RealNet,
     clock: RealClock,
@@ -73,8 +134,11 @@ impl Bench {
         let net = RealNet::new()?;
         net.watch(disk.wake_fd())?;
         net.watch(kv.wake_fd())?;
+        let written = Written::default();
+        let disk = Counted { disk, written: written.clone() };
         let (store, _) = BlockStore::open(Box::new(disk), Box::new(kv), options)?;
         Ok(Self {
+            written,
             store,
             net,
             clock: RealClock::start(),
@@ -195,11 +259,13 @@ fn main() -> anyhow::Result<()> {
     bench.fill();
     bench.overwrite(usize::try_from(depth)?, Duration::from_secs(asked("WARM_SECONDS", 0)));
     let checkpoints = bench.store.checkpoints();
+    let written = bench.written.bytes();
     let before = (io("write_bytes"), io("read_bytes"), io("rchar"));
     let (hits, misses) = (bench.store.counters().object_hits, bench.store.counters().object_misses);
     let cpu = on_processor();
     bench.overwrite(usize::try_from(depth)?, Duration::from_secs(seconds));
     let cpu = on_processor() - cpu;
+    let [log, home] = bench.written.bytes();
     let mut sorted = std::mem::take(&mut bench.latencies);
     sorted.sort_unstable();
     let at = |per_mille: usize| sorted.get(sorted.len() * per_mille / 1000).copied().unwrap_or_default();
@@ -207,7 +273,7 @@ fn main() -> anyhow::Result<()> {
     writeln!(
         std::io::stdout(),
         "depth {depth}: {} writes/s, {:.1} us of the thread each, p50 {:?}, p99 {:?}, p99.9 {:?}, max {:?}; worst drain {:?}, on the processor {:?}; {} checkpoints; \
-         per byte of a client {:.2} written, {:.2} read from the device, {:.2} asked of the kernel; objects {} found in memory, {} read; \
+         per byte of a client {:.2} written ({:.2} to the log, {:.2} home), {:.2} read from the device, {:.2} asked of the kernel; objects {} found in memory, {} read; \
          resident {} MiB, at most {} MiB; by the store's own count {} MiB",
         sorted.len() as u64 / seconds,
         cpu.as_micros() as f64 / sorted.len().max(1) as f64,
@@ -219,6 +285,8 @@ fn main() -> anyhow::Result<()> {
         bench.drain_worst_cpu,
         bench.store.checkpoints() - checkpoints,
         per_write(io("write_bytes") - before.0),
+        per_write(log - written[0]),
+        per_write(home - written[1]),
         per_write(io("read_bytes") - before.1),
         per_write(io("rchar") - before.2),
         bench.store.counters().object_hits - hits,

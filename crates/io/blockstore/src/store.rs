@@ -12,7 +12,7 @@ use crate::requests::{Requests, UnderWay};
 use crate::superblock::Superblock;
 use crate::table::Table;
 use crate::throttle::CheckpointShares;
-use crate::throttle::fill::Fill;
+use crate::throttle::fill::{Fill, Limit};
 use crate::wal::{Placement, TxnNumber, Wal};
 use nacre_buf::BufList;
 use nacre_env::Clock;
@@ -205,10 +205,11 @@ impl BlockStore {
     /// So much changes that acknowledgements wait for the running checkpoint.
     fn outruns_checkpoint(&self) -> bool {
         let Some(checkpoint) = &self.checkpoint else { return false };
-        let limit = Fill {
+        let limit = Limit {
             log_blocks: self.wal.usage().0,
             dirty_bytes: 2 * self.options.overlay_bytes_max,
             metadata_bytes: 2 * self.options.dirty_metadata_bytes_max as u64,
+            changes_bytes: 2 * self.options.changes_bytes_max,
         };
         let is_committing = checkpoint.is_committing();
         let committed = if is_committing { self.table.kv.progress() } else { 0 };

@@ -39,10 +39,12 @@ impl BlockStore {
         let (size, used) = self.wal.usage();
         let dirty = self.table.space.dirty_bytes();
         let (entries, bytes) = self.table.changed();
+        let metadata = bytes + self.table.space.alloc.changes_bytes();
         if used * 100 > size * self.options.wal_percent_max
             || dirty > self.options.overlay_bytes_max
             || entries + self.table.space.alloc.changes_count() > self.options.marks_max
-            || bytes + self.table.space.alloc.changes_bytes() > self.options.dirty_metadata_bytes_max
+            || metadata > self.options.dirty_metadata_bytes_max
+            || dirty + metadata as u64 > self.options.changes_bytes_max
             || self.wal.collecting_bytes() > 0 && self.wal.is_durable_to(TxnNumber::MAX)
             || self.wal.is_stuck()
             || self.table.space.alloc.wants_checkpoint()
