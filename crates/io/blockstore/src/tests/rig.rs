@@ -268,6 +268,11 @@ impl Rig {
         self.kv.0.lock().expect("no test panics while it holds this").reads_fail = true;
     }
 
+    /// From now on they can again.
+    pub(super) fn mend_metadata_reads(&self) {
+        self.kv.0.lock().expect("no test panics while it holds this").reads_fail = false;
+    }
+
     /// Lets some commits of metadata succeed and then one fail.
     pub(super) fn fail_metadata_after(&self, commits: usize) {
         self.kv.with(|kv| kv.fail_after(commits));
