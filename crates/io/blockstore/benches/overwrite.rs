@@ -1,23 +1,27 @@
 //! 4 KiB random overwrites with checkpoints running: what a write waits for, and how long one `drain` keeps the
 //! shard's thread. A real file in the folder `NACRE_BENCH_DIR` (default: the target folder's file system).
 //!
-//! `cargo bench -p nacre-blockstore` prints one line per run; `NACRE_BENCH_SECONDS`, `_DEPTH`, `_OBJECTS`. The time of a
-//! `drain` on the processor is what the store does to the shard; by the clock, it includes the machine's neighbours.
+//! `cargo bench -p nacre-blockstore` prints one line per run; `NACRE_BENCH_SECONDS`, `_DEPTH`, `_OBJECTS`, `_OBJECT_KIB`, `_MEMORY_MIB`
+//! (target of the store), `_WARM_SECONDS` (writes before those that are measured). The time of a `drain` on the processor is what the store
+//! does to the shard; by the clock, it includes the machine's neighbours. Bytes written and read are the process's, as the kernel counts
+//! them (`/proc/self/io`): data, log and metadata.
 
 use nacre_blockstore::{BlockStore, Options};
-use nacre_buf::{AlignedBuf, Bytes};
+use nacre_buf::{AlignedBuf, BufList, Bytes};
+use nacre_env::disk::{DiskCompletion, DiskInfo, DiskTag, Durability};
 use nacre_env::real::{DriverChoice, RealDisk, RealNet};
-use nacre_env::{Clock, Net, RealClock};
-use nacre_kv::RedbKv;
+use nacre_env::{Clock, Disk, Net, RealClock};
+use nacre_kv::{KvOptions, RedbKv};
 use nacre_store::{Completion, ObjectStore, StoreState};
 use nacre_txn::{Op, StoreToken, Transaction};
 use nacre_types::entropy::SeededEntropy;
 use nacre_types::{Entropy, Eversion, HObject, PgId, SpgId, Stamp};
 use std::io::Write;
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-const OBJECT_BYTES: u64 = 4 << 20;
 const WRITE_BYTES: usize = 4096;
 const PGS: u32 = 8;
 /// Log entries that a PG keeps.
@@ -27,7 +31,65 @@ fn asked(name: &str, default: u64) -> u64 {
     std::env::var(format!("NACRE_BENCH_{name}")).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
 }
 
+/// Bytes written to the device: those that wait to be durable, which are the log's, and others, which are blocks' homes.
+#[derive(Clone, Default)]
+struct Written(Arc<[AtomicU64; 2]>);
+
+impl Written {
+    fn bytes(&self) -> [u64; 2] {
+        [0, 1].map(|nth| self.0.get(nth).map_or(0, |bytes: &AtomicU64| bytes.load(Ordering::Relaxed)))
+    }
+}
+
+struct Counted {
+    disk: RealDisk,
+    written: Written,
+}
+
+impl Disk for Counted {
+    fn write(&mut self, offset: u64, data: BufList, durability: Durability, tag: DiskTag) {
+        let nth = usize::from(durability != Durability::Durable);
+        if let Some(count) = self.written.0.get(nth) {
+            count.fetch_add(data.len() as u64, Ordering::Relaxed);
+        }
+        self.disk.write(offset, data, durability, tag);
+    }
+
+    fn read(&mut self, offset: u64, into: AlignedBuf, tag: DiskTag) {
+        self.disk.read(offset, into, tag);
+    }
+
+    fn flush(&mut self, tag: DiskTag) {
+        self.disk.flush(tag);
+    }
+
+    fn discard(&mut self, offset: u64, length: u64, tag: DiskTag) {
+        self.disk.discard(offset, length, tag);
+    }
+
+    fn submit(&mut self) {
+        self.disk.submit();
+    }
+
+    fn drain(&mut self, out: &mut Vec<DiskCompletion>) {
+        self.disk.drain(out);
+    }
+
+    fn wait(&mut self) {
+        self.disk.wait();
+    }
+
+    fn set_wakeups(&mut self, wakeups: bool) {
+        self.disk.set_wakeups(wakeups);
+    }
+
+    fn info(&self) -> DiskInfo {
+        self.disk.info()
+    }
+}
+
 struct Bench {
+    written: Written,
     store: BlockStore,
     net: RealNet,
     clock: RealClock,
@@ -39,6 +101,18 @@ struct Bench {
     drain_worst: Duration,
     drain_worst_cpu: Duration,
     objects: u64,
+    object_bytes: u64,
+}
+
+/// A count of the kernel's about this process, such as `write_bytes`.
+fn counted(file: &str, name: &str) -> u64 {
+    let text = std::fs::read_to_string(file).unwrap_or_default();
+    let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).unwrap_or_default();
+    line.split_whitespace().next().and_then(|text| text.parse().ok()).unwrap_or(0)
+}
+
+fn io(name: &str) -> u64 {
+    counted("/proc/self/io", name)
 }
 
 /// Time that this thread has had a processor.
@@ -49,16 +123,22 @@ fn on_processor() -> Duration {
 }
 
 impl Bench {
-    fn open(folder: &std::path::Path, objects: u64) -> anyhow::Result<Self> {
+    fn open(folder: &std::path::Path, objects: u64, object_bytes: u64) -> anyhow::Result<Self> {
         let (block, meta) = (folder.join("block"), folder.join("meta.redb"));
-        let mut disk = RealDisk::create(&block, 1 << 30, DriverChoice::Auto)?;
-        let mut kv = RedbKv::open(&meta)?;
-        BlockStore::mkfs(&mut disk, &mut kv, [9; 16], &Options::default())?;
+        let options = Options::for_memory(usize::try_from(asked("MEMORY_MIB", 1024) << 20)?);
+        let size_bytes = (objects * object_bytes * 3 / 2).max(1 << 30);
+        let mut disk = RealDisk::create(&block, size_bytes, DriverChoice::Auto)?;
+        let kv_options = KvOptions { cache_bytes: options.kv_cache_bytes, ..KvOptions::default() };
+        let mut kv = RedbKv::open_with(&meta, kv_options)?;
+        BlockStore::mkfs(&mut disk, &mut kv, [9; 16], &options)?;
         let net = RealNet::new()?;
         net.watch(disk.wake_fd())?;
         net.watch(kv.wake_fd())?;
-        let (store, _) = BlockStore::open(Box::new(disk), Box::new(kv), Options::default())?;
+        let written = Written::default();
+        let disk = Counted { disk, written: written.clone() };
+        let (store, _) = BlockStore::open(Box::new(disk), Box::new(kv), options)?;
         Ok(Self {
+            written,
             store,
             net,
             clock: RealClock::start(),
@@ -69,6 +149,7 @@ impl Bench {
             drain_worst: Duration::ZERO,
             drain_worst_cpu: Duration::ZERO,
             objects,
+            object_bytes,
         })
     }
 
@@ -124,11 +205,17 @@ impl Bench {
 
     fn fill(&mut self) {
         for object in 0..self.objects {
-            self.submit(object, 0, vec![3; usize::try_from(OBJECT_BYTES).unwrap_or(0)].into());
-            while self.store.waiting() > 0 {
-                self.turn();
-                self.sleep();
+            self.submit(object, 0, vec![3; usize::try_from(self.object_bytes).unwrap_or(0)].into());
+            let depth = usize::try_from((4 << 20) / self.object_bytes).unwrap_or(1).min(64);
+            while self.store.waiting() >= depth {
+                if self.turn() == 0 {
+                    self.sleep();
+                }
             }
+        }
+        while self.store.waiting() > 0 {
+            self.turn();
+            self.sleep();
         }
     }
 
@@ -136,7 +223,7 @@ impl Bench {
         let mut data = AlignedBuf::with_len(WRITE_BYTES);
         data.fill(5);
         let data = data.freeze();
-        self.latencies.clear();
+        self.latencies = Vec::with_capacity(1 << 20);
         self.drain_worst = Duration::ZERO;
         self.drain_worst_cpu = Duration::ZERO;
         let begin = self.clock.now();
@@ -144,13 +231,18 @@ impl Bench {
         while self.clock.now().since(begin) < length {
             while in_flight < depth {
                 let object = self.rng.u64() % self.objects;
-                let offset = self.rng.u64() % (OBJECT_BYTES / 4096) * 4096;
+                let offset = self.rng.u64() % (self.object_bytes / 4096) * 4096;
                 self.submit(object, offset, data.clone());
                 in_flight += 1;
             }
             let done = self.turn();
             in_flight -= done;
             if done == 0 {
+                self.sleep();
+            }
+        }
+        while self.store.waiting() > 0 {
+            if self.turn() == 0 {
                 self.sleep();
             }
         }
@@ -163,17 +255,28 @@ fn main() -> anyhow::Result<()> {
     let folder = base.join(format!("store-bench-{}", std::process::id()));
     std::fs::create_dir_all(&folder)?;
     let (depth, seconds) = (asked("DEPTH", 32), asked("SECONDS", 20));
-    let mut bench = Bench::open(&folder, asked("OBJECTS", 96))?;
+    let mut bench = Bench::open(&folder, asked("OBJECTS", 96), asked("OBJECT_KIB", 4096) << 10)?;
     bench.fill();
+    bench.overwrite(usize::try_from(depth)?, Duration::from_secs(asked("WARM_SECONDS", 0)));
     let checkpoints = bench.store.checkpoints();
+    let written = bench.written.bytes();
+    let before = (io("write_bytes"), io("read_bytes"), io("rchar"));
+    let (hits, misses) = (bench.store.counters().object_hits, bench.store.counters().object_misses);
+    let cpu = on_processor();
     bench.overwrite(usize::try_from(depth)?, Duration::from_secs(seconds));
+    let cpu = on_processor() - cpu;
+    let [log, home] = bench.written.bytes();
     let mut sorted = std::mem::take(&mut bench.latencies);
     sorted.sort_unstable();
     let at = |per_mille: usize| sorted.get(sorted.len() * per_mille / 1000).copied().unwrap_or_default();
+    let per_write = |bytes: u64| bytes as f64 / (sorted.len() * WRITE_BYTES).max(1) as f64;
     writeln!(
         std::io::stdout(),
-        "depth {depth}: {} writes/s, p50 {:?}, p99 {:?}, p99.9 {:?}, max {:?}; worst drain {:?}, on the processor {:?}; {} checkpoints",
+        "depth {depth}: {} writes/s, {:.1} us of the thread each, p50 {:?}, p99 {:?}, p99.9 {:?}, max {:?}; worst drain {:?}, on the processor {:?}; {} checkpoints; \
+         per byte of a client {:.2} written ({:.2} to the log, {:.2} home), {:.2} read from the device, {:.2} asked of the kernel; objects {} found in memory, {} read; \
+         resident {} MiB, at most {} MiB; by the store's own count {} MiB",
         sorted.len() as u64 / seconds,
+        cpu.as_micros() as f64 / sorted.len().max(1) as f64,
         at(500),
         at(990),
         at(999),
@@ -181,6 +284,16 @@ fn main() -> anyhow::Result<()> {
         bench.drain_worst,
         bench.drain_worst_cpu,
         bench.store.checkpoints() - checkpoints,
+        per_write(io("write_bytes") - before.0),
+        per_write(log - written[0]),
+        per_write(home - written[1]),
+        per_write(io("read_bytes") - before.1),
+        per_write(io("rchar") - before.2),
+        bench.store.counters().object_hits - hits,
+        bench.store.counters().object_misses - misses,
+        counted("/proc/self/status", "VmRSS") >> 10,
+        counted("/proc/self/status", "VmHWM") >> 10,
+        bench.store.memory_bytes() >> 20,
     )?;
     drop(bench);
     std::fs::remove_dir_all(&folder)?;

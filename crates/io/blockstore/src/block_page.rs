@@ -1,7 +1,7 @@
 //! How a page of an object's blocks is stored. Drawn in `docs/formats/blockstore.md`.
 
-use crate::blocks::PAGE_BLOCKS;
 use crate::device::DeviceBlock;
+use crate::page::{PAGE_BLOCKS, Page};
 use crate::slot::Slot;
 use nacre_buf::Bytes;
 use nacre_denc::{DecodeError, Reader, Writer};
@@ -65,7 +65,14 @@ pub(crate) fn encode_record(blocks: &[(u32, DeviceBlock)]) -> Bytes {
     w.finish()
 }
 
-/// What [`encode_record`] made, of the page of this number, added to `blocks`.
+/// What [`encode_record`] made, of the page of this number.
+pub(crate) fn decode_page(value: &Bytes, number: u32) -> Result<Page, DecodeError> {
+    let mut blocks = Vec::with_capacity(PAGE_BLOCKS as usize);
+    decode_record(value, number, &mut blocks)?;
+    Ok(Page::of(blocks))
+}
+
+/// The same, added to `blocks`.
 pub(crate) fn decode_record(
     value: &Bytes,
     number: u32,

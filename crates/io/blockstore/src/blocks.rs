@@ -6,71 +6,36 @@
 //! Time is counted in *periods* for that: one ends with the cut of a checkpoint, which takes all that was changed in it. The entry of a page
 //! says in which one it was changed last. So a page that an older copy of the object has as well need not be touched to be told that it has
 //! been written.
+//!
+//! # Which pages are here
+//!
+//! ```text
+//!                  with the object     cache of clean records     KV store
+//!  page 0          always, if any      with the object            within the object's own record
+//!  not changed     -                   perhaps                    as it is: listed in `stored`
+//!  changed         always              -                          older, or none
+//!  emptied         always, empty       -                          older, or none
+//!                       |                   ^                          ^
+//!                       |                   |  settle                  |  commit
+//!                       '-------------------'--------------------------'
+//! ```
+//!
+//! * A page that is not here and not listed in `stored` has no blocks. One that is not here and listed is in the KV store, byte for byte, for
+//!   as long as it is not here: a checkpoint writes pages that are here only. [`crate::object_pages`] gives it to readers, and puts it here
+//!   ([`Blocks::take_in`]) before it is changed. To look for a block of it before that is a mistake, which panics: it would read as zeros.
+//! * A page that was changed stays here until a checkpoint that has the change is committed and its blocks are home. Only
+//!   [`Blocks::settle`] gives pages away, at that moment; they are clean from then on, may go from memory, and are with nobody else.
+//! * An object has all of its pages here until the KV store has its records in pages: one that was made since the last checkpoint, a clone,
+//!   one that was read in format 2.
+//! * A running checkpoint has the object as it was at its cut, with the pages that were changed before it. Who changes the object meanwhile
+//!   has them too, as a copy that shares what is not changed again, and takes in others by itself: they are not the checkpoint's.
 
 use crate::device::DeviceBlock;
 use crate::dirty::Dirty;
+use crate::page::{PAGE_BLOCKS, Page, page_of, within};
+use crate::page_set::PageSet;
 use crate::slot::Slot;
 use std::sync::Arc;
-
-/// Blocks of a page: 128 KiB of an object. Unit tests have small objects, which are to have several pages.
-pub(crate) const PAGE_BLOCKS: u32 = if cfg!(test) { 4 } else { 32 };
-
-/// About the bytes of a page without its slots.
-const PAGE_BYTES: usize = 96;
-
-const fn page_of(index: u32) -> u32 {
-    index / PAGE_BLOCKS
-}
-
-const fn within(index: u32) -> usize {
-    (index % PAGE_BLOCKS) as usize
-}
-
-/// As long as its last block needs.
-#[derive(Clone, Debug, Default)]
-struct Page {
-    slots: Vec<Option<Slot>>,
-    /// Slots that are there, and those of them in memory.
-    count: usize,
-    in_memory: usize,
-}
-
-impl Page {
-    fn counted(slot: &Slot) -> usize {
-        usize::from(matches!(slot, Slot::Memory(_)))
-    }
-
-    fn set(&mut self, at: usize, slot: Option<Slot>) -> Option<Slot> {
-        if self.slots.len() <= at {
-            if self.slots.is_empty() {
-                // A small object's page stays as long as it is.
-                self.slots.reserve_exact(at + 1);
-            }
-            self.slots.resize_with(at + 1, || None);
-        }
-        let place = self.slots.get_mut(at)?;
-        if let Some(slot) = &slot {
-            self.count += 1;
-            self.in_memory += Self::counted(slot);
-        }
-        let old = std::mem::replace(place, slot);
-        if let Some(old) = &old {
-            self.count -= 1;
-            self.in_memory -= Self::counted(old);
-        }
-        old
-    }
-
-    fn get(&self, at: usize) -> Option<&Slot> {
-        self.slots.get(at)?.as_ref()
-    }
-
-    /// The slots that are there, with their indexes; the page is number `nth`.
-    fn iter(&self, nth: u32) -> impl Iterator<Item = (u32, &Slot)> {
-        let slots = self.slots.iter().zip(0..);
-        slots.filter_map(move |(slot, at)| Some((nth * PAGE_BLOCKS + at, slot.as_ref()?)))
-    }
-}
 
 #[derive(Clone, Debug)]
 struct Entry {
@@ -89,19 +54,13 @@ pub(crate) const INLINE_PAGE: u32 = 0;
 /// Slots by index; what is absent is a hole.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Blocks {
-    /// Ascending by number. One without slots may have a record in the KV store, which the next checkpoint deletes.
+    /// Those that are here, ascending by number. One without slots may have a record in the KV store, which the next checkpoint deletes.
     pages: Vec<Entry>,
-    count: usize,
+    /// Pages with a record of their own in the KV store; counts for those that are not here.
+    stored: PageSet,
     /// The KV store has records of the pages that were not changed since the last checkpoint. Otherwise it has none, or the running
     /// checkpoint writes them: the object was made since, or has its pages within its own record, as in format 2.
     is_stored: bool,
-}
-
-/// Pages whose numbers follow one another.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct PageRun {
-    pub(crate) first: u32,
-    pub(crate) count: u32,
 }
 
 /// A page as a checkpoint has to write it.
@@ -113,25 +72,58 @@ pub(crate) enum StoredPage<'a> {
 }
 
 impl Blocks {
+    /// As they were read: the blocks of page 0, and of others that are to be here from the beginning.
+    pub(crate) fn stored(slots: impl IntoIterator<Item = (u32, Slot)>, stored: PageSet) -> Self {
+        Self { stored, is_stored: true, ..slots.into_iter().collect() }
+    }
+
     fn find(&self, page: u32) -> Result<usize, usize> {
-        // Most objects have all of their pages.
+        // Small objects, and those that are written from their beginning on, have all of their pages here.
         match self.pages.get(page as usize) {
             Some(entry) if entry.number == page => Ok(page as usize),
             _ => self.pages.binary_search_by_key(&page, |entry| entry.number),
         }
     }
 
-    fn page(&self, page: u32) -> Option<&Arc<Page>> {
+    /// A page, if it is here.
+    pub(crate) fn page(&self, page: u32) -> Option<&Arc<Page>> {
         self.pages.get(self.find(page).ok()?).map(|entry| &entry.page)
     }
 
-    /// Slots that are there.
-    pub(crate) const fn len(&self) -> usize {
-        self.count
+    /// The pages from `first` to `last` that are here, with their numbers, ascending.
+    pub(crate) fn pages(&self, first: u32, last: u32) -> impl Iterator<Item = (u32, &Arc<Page>)> {
+        let from = self.pages.partition_point(|entry| entry.number < first);
+        let pages = self.pages.iter().skip(from).take_while(move |entry| entry.number <= last);
+        pages.map(|entry| (entry.number, &entry.page))
     }
 
+    /// The pages from `first` to `last` that are in the KV store and not here.
+    pub(crate) fn absent(&self, first: u32, last: u32) -> PageSet {
+        if first == last && self.find(first).is_ok() {
+            return PageSet::default();
+        }
+        let mut absent = self.stored.between(first, last);
+        if !absent.is_empty() {
+            self.pages(first, last).for_each(|(number, _)| absent.remove(number));
+        }
+        absent
+    }
+
+    /// Puts a page here as it is in the KV store.
+    pub(crate) fn take_in(&mut self, number: u32, page: Arc<Page>) {
+        if let Err(at) = self.find(number) {
+            self.pages.insert(at, Entry { number, changed: 0, page });
+        }
+    }
+
+    /// The block of a page that is here.
     pub(crate) fn get(&self, index: u32) -> Option<&Slot> {
-        self.page(page_of(index))?.get(within(index))
+        let number = page_of(index);
+        let Some(page) = self.page(number) else {
+            assert!(!self.stored.contains(number), "page {number} is looked for where it is not");
+            return None;
+        };
+        page.get(within(index))
     }
 
     /// The block, if it is in memory, to be changed in this period; 0 where what is stored stays the same.
@@ -142,16 +134,17 @@ impl Blocks {
         let at = self.find(page_of(index)).ok()?;
         let entry = self.pages.get_mut(at)?;
         entry.changed = entry.changed.max(period);
-        match Arc::make_mut(&mut entry.page).slots.get_mut(within(index)) {
-            Some(Some(Slot::Memory(dirty))) => Some(dirty),
+        match Arc::make_mut(&mut entry.page).get_mut(within(index)) {
+            Some(Slot::Memory(dirty)) => Some(dirty),
             _ => None,
         }
     }
 
-    /// Sets a slot in this period and gives the one that was there.
+    /// Sets a slot in this period, of a page that is here or nowhere, and gives the one that was there.
     pub(crate) fn insert(&mut self, index: u32, slot: Slot, period: Period) -> Option<Slot> {
         let number = page_of(index);
         let at = self.find(number).unwrap_or_else(|at| {
+            assert!(!self.stored.contains(number), "page {number} is changed where it is not");
             if self.pages.is_empty() {
                 self.pages.reserve_exact(1);
             }
@@ -160,9 +153,7 @@ impl Blocks {
         });
         let entry = self.pages.get_mut(at)?;
         entry.changed = entry.changed.max(period);
-        let old = Arc::make_mut(&mut entry.page).set(within(index), Some(slot));
-        self.count += usize::from(old.is_none());
-        old
+        Arc::make_mut(&mut entry.page).set(within(index), Some(slot))
     }
 
     /// A checkpoint has brought a block home: its page, as that checkpoint has stored it, says so already.
@@ -170,72 +161,44 @@ impl Blocks {
         self.insert(index, Slot::Device(home), 0);
     }
 
-    /// Removes the slots from `first` up to `end`, or all behind it, in this period, and hands them to `removed`.
-    pub(crate) fn remove(
-        &mut self,
-        first: u32,
-        end: Option<u32>,
-        period: Period,
-        mut removed: impl FnMut(&Slot),
-    ) {
-        if end.is_some_and(|end| end <= first) {
-            return;
-        }
-        let last = end.map_or(u32::MAX, |end| end - 1);
-        let indexes: Vec<u32> = self.range(first, last).map(|(index, _)| index).collect();
-        for same_page in indexes.chunk_by(|a, b| page_of(*a) == page_of(*b)) {
-            let Some(at) = same_page.first().and_then(|index| self.find(page_of(*index)).ok()) else {
+    /// Removes the slots from `first` to `last` of the pages that are here, in this period, and hands them to `removed`.
+    pub(crate) fn remove(&mut self, first: u32, last: u32, period: Period, mut removed: impl FnMut(&Slot)) {
+        let mut at = self.pages.partition_point(|entry| entry.number < page_of(first));
+        while let Some(entry) = self.pages.get_mut(at).filter(|entry| entry.number <= page_of(last)) {
+            at += 1;
+            let indexes: Vec<u32> =
+                entry.page.between(entry.number, first, last).map(|(index, _)| index).collect();
+            if indexes.is_empty() {
                 continue;
-            };
-            let Some(entry) = self.pages.get_mut(at) else { continue };
+            }
             entry.changed = entry.changed.max(period);
             let page = Arc::make_mut(&mut entry.page);
-            same_page
-                .iter()
-                .filter_map(|index| page.set(within(*index), None))
-                .for_each(|slot| removed(&slot));
-            if page.count > 0 {
+            let slots = indexes.into_iter().filter_map(|index| page.set(within(index), None));
+            slots.for_each(|slot| removed(&slot));
+            if page.count() > 0 {
                 continue;
             }
             if entry.number == INLINE_PAGE {
+                at -= 1;
                 self.pages.remove(at);
             } else {
                 entry.page = Arc::default();
             }
         }
-        self.count -= indexes.len();
     }
 
-    /// Slots from `first` to `last`.
-    pub(crate) fn range(&self, first: u32, last: u32) -> impl Iterator<Item = (u32, &Slot)> {
-        // A single one, which most reads are about, is looked up and no more.
-        let (one, many) = if first == last { (self.get(first), None) } else { (None, Some(first..=last)) };
-        let many = many.into_iter().flat_map(|range| {
-            let (start, end) = (*range.start(), *range.end());
-            let from = self.pages.partition_point(|entry| entry.number < page_of(start));
-            let pages = self.pages.iter().skip(from).take_while(move |entry| entry.number <= page_of(end));
-            pages
-                .flat_map(|entry| entry.page.iter(entry.number))
-                .filter(move |(index, _)| range.contains(index))
-        });
-        one.map(|slot| (first, slot)).into_iter().chain(many)
-    }
-
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &Slot)> {
-        self.pages.iter().flat_map(|entry| entry.page.iter(entry.number))
-    }
-
-    pub(crate) fn values(&self) -> impl Iterator<Item = &Slot> {
-        self.iter().map(|(_, slot)| slot)
-    }
-
-    /// The blocks in memory.
+    /// The blocks in memory, all of which are here.
     pub(crate) fn in_memory(&self) -> impl Iterator<Item = (u32, &Arc<Dirty>)> {
-        let pages = self.pages.iter().filter(|entry| entry.page.in_memory > 0);
+        let pages = self.pages.iter().filter(|entry| entry.page.in_memory() > 0);
         pages.flat_map(|entry| entry.page.iter(entry.number)).filter_map(|(index, slot)| match slot {
             Slot::Memory(dirty) => Some((index, dirty)),
             Slot::Device(_) => None,
         })
+    }
+
+    /// The slots of pages that are here.
+    pub(crate) fn here(&self) -> impl Iterator<Item = (u32, &Slot)> {
+        self.pages.iter().flat_map(|entry| entry.page.iter(entry.number))
     }
 
     /// About the steps that looking for the blocks in memory takes.
@@ -243,21 +206,21 @@ impl Blocks {
         self.pages.len()
     }
 
-    /// Pages with slots that have a record of their own, as runs of their numbers.
-    pub(crate) fn records(&self) -> Vec<PageRun> {
-        let mut runs: Vec<PageRun> = Vec::new();
-        for entry in self.pages.iter().filter(|entry| entry.number != INLINE_PAGE && entry.page.count > 0) {
-            match runs.last_mut() {
-                Some(run) if run.first + run.count == entry.number => run.count += 1,
-                _ => runs.push(PageRun { first: entry.number, count: 1 }),
+    /// Pages with slots that have a record of their own, once all that is here is stored.
+    pub(crate) fn records(&self) -> PageSet {
+        let mut records = self.stored.clone();
+        for entry in self.pages.iter().filter(|entry| entry.number != INLINE_PAGE) {
+            match entry.page.count() {
+                0 => records.remove(entry.number),
+                _ => records.insert(entry.number),
             }
         }
-        runs
+        records
     }
 
     /// Whether the KV store may have records of pages, by what it has now and what the running checkpoint writes.
     pub(crate) fn may_have_records(&self) -> bool {
-        self.pages.last().is_some_and(|entry| entry.number != INLINE_PAGE)
+        !self.stored.is_empty() || self.pages.last().is_some_and(|entry| entry.number != INLINE_PAGE)
     }
 
     /// The pages that a checkpoint of this period writes, in order. Page 0 is always among them, if there is one: the record of its
@@ -266,12 +229,12 @@ impl Blocks {
         self.pages.iter().filter_map(move |entry| {
             let Entry { number, changed, page } = entry;
             if *number != INLINE_PAGE && self.is_stored && *changed != period {
-                assert_eq!(page.in_memory, 0, "a block that is brought home was changed in this period");
+                assert_eq!(page.in_memory(), 0, "a block that is brought home was changed in this period");
                 return None;
             }
-            Some(match page.count {
+            Some(match page.count() {
                 0 => StoredPage::Gone(*number),
-                _ => StoredPage::Slots(*number, &page.slots),
+                _ => StoredPage::Slots(*number, page.slots()),
             })
         })
     }
@@ -281,44 +244,48 @@ impl Blocks {
         !self.is_stored || self.pages.iter().any(|entry| entry.is_settled_by(period))
     }
 
-    /// Takes note of that.
-    pub(crate) fn settle(&mut self, period: Period) {
+    /// Takes note of that, after all of its blocks came home, and gives the pages away that are as the KV store has them.
+    pub(crate) fn settle(&mut self, period: Period) -> Vec<(u32, Arc<Page>)> {
         self.is_stored = true;
-        self.pages.retain(|entry| !entry.is_settled_by(period));
+        let (mut clean, stored) = (Vec::new(), &mut self.stored);
+        self.pages.retain_mut(|entry| {
+            if !entry.is_settled_by(period) {
+                return true;
+            }
+            assert_eq!(entry.page.in_memory(), 0, "page {} has blocks that are not home", entry.number);
+            if entry.page.count() == 0 {
+                stored.remove(entry.number);
+            } else {
+                stored.insert(entry.number);
+                clean.push((entry.number, std::mem::take(&mut entry.page)));
+            }
+            false
+        });
+        self.pages.shrink_to_fit();
+        clean
     }
 
-    /// Those of another object that has no records yet.
-    pub(crate) fn copied(&self) -> Self {
-        let mut copied = Self { is_stored: false, ..self.clone() };
-        copied.pages.retain(|entry| entry.page.count > 0);
-        copied
+    /// A mistake that tests must find: pages that were changed go as if they were clean.
+    pub(crate) fn lose_changed(&mut self) {
+        self.pages.retain(|entry| entry.number == INLINE_PAGE || entry.page.in_memory() > 0);
     }
 
-    /// As they were read, page by page.
-    pub(crate) fn stored(slots: impl IntoIterator<Item = (u32, Slot)>) -> Self {
-        Self { is_stored: true, ..slots.into_iter().collect() }
-    }
-
-    /// About the bytes of memory that the pages take.
+    /// About the bytes of memory that the pages take that are here.
     pub(crate) fn bytes(&self) -> usize {
-        const SLOT_BYTES: usize = size_of::<Option<Slot>>();
-        match self.pages.as_slice() {
-            [only] => PAGE_BYTES + only.page.slots.len() * SLOT_BYTES,
-            pages => pages.len() * (PAGE_BYTES + PAGE_BLOCKS as usize * SLOT_BYTES),
-        }
-    }
-
-    /// The highest index.
-    pub(crate) fn last(&self) -> Option<u32> {
-        let last = self.pages.iter().rev().find(|entry| entry.page.count > 0)?;
-        last.page.iter(last.number).last().map(|(index, _)| index)
+        let pages = match self.pages.as_slice() {
+            [only] => only.page.bytes(),
+            pages => {
+                pages.len() * (Page::default().bytes() + PAGE_BLOCKS as usize * size_of::<Option<Slot>>())
+            }
+        };
+        pages + self.stored.bytes()
     }
 }
 
 impl Entry {
-    /// Whether it was kept only until its record is deleted, by a checkpoint of this period.
-    fn is_settled_by(&self, period: Period) -> bool {
-        self.page.count == 0 && self.changed <= period
+    /// Whether the KV store has it as it is, once it has what a checkpoint of this period wrote.
+    const fn is_settled_by(&self, period: Period) -> bool {
+        self.number != INLINE_PAGE && self.changed <= period
     }
 }
 
@@ -332,118 +299,4 @@ impl FromIterator<(u32, Slot)> for Blocks {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::device::DeviceBlock;
-    use std::collections::BTreeMap;
-
-    fn at_home(block: u32) -> Slot {
-        Slot::Device(DeviceBlock { block, crc: 0 })
-    }
-
-    fn number(slot: &Slot) -> u32 {
-        slot.device().map_or(u32::MAX, |device| device.block)
-    }
-
-    /// The same as a map by index, whatever is done, and a copy stays as it was.
-    #[test]
-    fn is_a_map_whose_copies_do_not_change() {
-        let (mut blocks, mut model, mut seed) = (Blocks::default(), BTreeMap::new(), 7_u32);
-        let mut next = |bound: u32| {
-            seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-            (seed >> 16) % bound
-        };
-        let mut copies = Vec::new();
-        for step in 0..4000 {
-            let index = if next(50) == 0 { u32::MAX - next(40) } else { next(300) };
-            match next(8) {
-                0 => {
-                    let end = (next(4) > 0).then(|| index.saturating_add(next(90)));
-                    let mut removed = Vec::new();
-                    blocks.remove(index, end, 1, |slot| removed.push(number(slot)));
-                    let gone: Vec<u32> = model
-                        .range(index..)
-                        .map(|(index, _)| *index)
-                        .filter(|index| end.is_none_or(|end| *index < end))
-                        .collect();
-                    let gone: Vec<u32> = gone.iter().filter_map(|index| model.remove(index)).collect();
-                    assert_eq!(removed, gone);
-                }
-                1 => {
-                    let old = blocks.insert(index, Slot::Memory(Arc::new(Dirty::over(None))), 1);
-                    assert_eq!(old.as_ref().map(number), model.insert(index, u32::MAX));
-                    assert!(blocks.in_memory_mut(index, 1).is_some());
-                }
-                _ => {
-                    let old = blocks.insert(index, at_home(step), 1);
-                    assert_eq!(old.as_ref().map(number), model.insert(index, step));
-                    assert!(blocks.in_memory_mut(index, 1).is_none());
-                }
-            }
-            if step % 500 == 0 {
-                copies.push((blocks.clone(), model.clone()));
-            }
-            let last = index.saturating_add(next(100));
-            let found: Vec<_> =
-                blocks.range(index, last).map(|(index, slot)| (index, number(slot))).collect();
-            assert!(found.into_iter().eq(model.range(index..=last).map(|(index, block)| (*index, *block))));
-            assert_eq!(blocks.get(index).map(number), model.get(&index).copied());
-            assert_eq!((blocks.len(), blocks.last()), (model.len(), model.keys().last().copied()));
-        }
-        copies.push((blocks, model));
-        for (blocks, model) in copies {
-            let found = blocks.iter().map(|(index, slot)| (index, number(slot)));
-            assert!(found.eq(model.iter().map(|(index, block)| (*index, *block))));
-            let in_memory = blocks.in_memory().map(|(index, _)| index);
-            assert!(
-                in_memory.eq(model.iter().filter(|(_, block)| **block == u32::MAX).map(|(index, _)| *index))
-            );
-            assert!(blocks.pages.iter().all(|entry| entry.page.count > 0 || entry.number > INLINE_PAGE));
-            let records = model.keys().map(|index| page_of(*index)).filter(|page| *page > INLINE_PAGE);
-            let numbers = blocks.records().into_iter().flat_map(|run| run.first..run.first + run.count);
-            assert!(numbers.eq(records.collect::<std::collections::BTreeSet<_>>()));
-            assert_eq!(blocks.values().count(), blocks.len());
-        }
-    }
-
-    /// Numbers of the pages that a checkpoint of the period writes, negative those that go.
-    fn to_store(blocks: &Blocks, period: Period) -> Vec<i64> {
-        let number = |page| match page {
-            StoredPage::Slots(number, _) => i64::from(number),
-            StoredPage::Gone(number) => -i64::from(number),
-        };
-        blocks.to_store(period).map(number).collect()
-    }
-
-    #[test]
-    fn a_page_is_written_by_the_checkpoint_of_the_period_in_which_it_was_changed() {
-        let mut blocks: Blocks = (0..5 * PAGE_BLOCKS).map(|index| (index, at_home(index))).collect();
-        assert_eq!(to_store(&blocks, 1), [0, 1, 2, 3, 4], "the first one has all of it");
-        let cut = blocks.clone();
-        // The checkpoint runs; what is changed meanwhile is the next one's.
-        blocks.insert(2 * PAGE_BLOCKS, at_home(1000), 2);
-        blocks.settle(1);
-        assert_eq!((to_store(&cut, 1), to_store(&blocks, 2)), (vec![0, 1, 2, 3, 4], vec![0, 2]));
-        blocks.settle(2);
-        assert_eq!(to_store(&blocks, 3), [0], "with the object's own record");
-        blocks.came_home(2 * PAGE_BLOCKS + 1, DeviceBlock { block: 7, crc: 0 });
-        assert_eq!(to_store(&blocks, 3), [0], "a block that came home is where the stored page says");
-        // One without blocks goes, and is gone.
-        blocks.remove(3 * PAGE_BLOCKS, Some(4 * PAGE_BLOCKS), 3, |_| ());
-        assert_eq!((to_store(&blocks, 3), blocks.records().len()), (vec![0, -3], 2));
-        let cut = blocks.clone();
-        blocks.insert(3 * PAGE_BLOCKS + 1, at_home(2000), 4);
-        blocks.settle(3);
-        assert_eq!((to_store(&cut, 3), to_store(&blocks, 4)), (vec![0, -3], vec![0, 3]));
-        blocks.settle(4);
-        blocks.remove(PAGE_BLOCKS, None, 5, |_| ());
-        assert_eq!(to_store(&blocks, 5), [0, -1, -2, -3, -4]);
-        assert!(blocks.is_to_settle(5) && blocks.may_have_records());
-        blocks.settle(5);
-        assert!(to_store(&blocks, 6) == [0] && !blocks.is_to_settle(5) && !blocks.may_have_records());
-        // Another object has nothing stored.
-        blocks.insert(PAGE_BLOCKS + 2, at_home(3000), 6);
-        blocks.settle(6);
-        assert_eq!((to_store(&blocks, 7), to_store(&blocks.copied(), 7)), (vec![0], vec![0, 1]));
-    }
-}
+mod tests;

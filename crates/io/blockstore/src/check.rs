@@ -42,8 +42,11 @@ impl BlockStore {
         for at in collections {
             for (id, name) in self.table.names(&at) {
                 let Some(onode) = self.table.load_onode(id) else { continue };
-                for (index, slot) in onode.blocks.iter() {
-                    let Some(device) = slot.device() else { continue };
+                let mut blocks = Vec::new();
+                self.table.pages_of(id).each(&onode.blocks, |index, slot| {
+                    blocks.extend(slot.device().map(|device| (index, device)));
+                });
+                for (index, device) in blocks {
                     // A block whose write is in flight is only in the cache.
                     if self.cache.find(device.block).is_some() {
                         continue;
@@ -85,16 +88,17 @@ fn check_table(table: &Table, report: &mut CheckReport) {
             report.inconsistencies.push(format!("{name}: omap of {found} bytes, not {}", onode.omap_bytes));
         }
         omap_bytes += onode.omap_bytes + onode.omap_header.len() as u64;
-        let last = onode.blocks.last().map_or(0, |index| u64::from(index) * BLOCK as u64 + 1);
-        if last > onode.size.max(1) || (onode.size == 0 && onode.blocks.len() > 0) {
-            report.inconsistencies.push(format!("{name} has a block behind its {} bytes", onode.size));
-        }
-        for slot in onode.blocks.values() {
+        let mut end = 0;
+        table.pages_of(id).each(&onode.blocks, |index, slot| {
             slots += 1;
             dirty += u64::from(matches!(slot, Slot::Memory(_)));
+            end = u64::from(index) * BLOCK as u64 + 1;
             if let Some(device) = slot.device() {
                 *references.entry(device.block).or_default() += 1;
             }
+        });
+        if end > onode.size {
+            report.inconsistencies.push(format!("{name} has a block behind its {} bytes", onode.size));
         }
     }
     let counted = (table.space.slots, table.space.dirty_slots, table.objects, table.omap_bytes);
@@ -104,6 +108,7 @@ fn check_table(table: &Table, report: &mut CheckReport) {
             .inconsistencies
             .push(format!("slots, dirty slots, objects, omap bytes: counted {counted:?}, found {found:?}"));
     }
+    report.inconsistencies.extend(table.wrong_clean_pages());
     report.inconsistencies.extend(table.failure());
     let area = table.space.alloc.area();
     for (block, believed) in area.blocks().zip(table.space.alloc.references()) {

@@ -175,6 +175,11 @@ impl<K: Hash + Eq + Weigh, V: Clone + Weigh> Clock<K, V> {
         }
     }
 
+    /// All of it, in no order; no use of it.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&K, &V)> {
+        self.slots.0.iter().flatten().flatten().map(|kept| (&kept.key, &kept.value))
+    }
+
     pub(crate) const fn bytes(&self) -> usize {
         self.bytes
     }

@@ -25,7 +25,7 @@
 //! # Ok(()) }
 //! ```
 //!
-//! Memory is bounded by a target, [`Options::for_memory`]: clean objects, omaps and logs are read from the KV store when they are
+//! Memory is bounded by a target, [`Options::for_memory`]: clean objects, pages of their blocks, omaps and logs are read from the KV store when they are
 //! asked for, and go when others need the room. Layer: io; uses base and the seams of env, kv and store.
 
 #![warn(clippy::indexing_slicing)]
@@ -38,11 +38,13 @@ mod cache;
 mod check;
 mod checkpoint;
 mod checkpointing;
+mod clean_records;
 mod clock_cache;
 mod device;
 mod device_io;
 mod dirty;
 mod error;
+mod failure;
 mod fetch;
 mod freemap;
 mod freeruns;
@@ -53,10 +55,13 @@ mod kv_schema;
 mod latencies;
 mod memtable;
 mod mount;
+mod object_pages;
 mod objects;
 mod offline;
 mod onode;
 mod options;
+mod page;
+mod page_set;
 mod probe;
 mod reads;
 mod requests;

@@ -1,16 +1,16 @@
 //! Records of objects in the KV store: one of the object itself, with the first page of its blocks, and one for each further page.
 
 use crate::block_page;
-use crate::blocks::{INLINE_PAGE, PAGE_BLOCKS, Period, StoredPage};
+use crate::blocks::{INLINE_PAGE, Period, StoredPage};
 use crate::device::DeviceBlock;
 use crate::kv_schema::{self, prefix};
 use crate::onode::{Onode, OwnRecord, Stored};
+use crate::page::PAGE_BLOCKS;
 use crate::slot::Slot;
 use nacre_buf::Bytes;
 use nacre_denc::DecodeError;
-use nacre_kv::{KvBatch, KvError, KvStore, Pair, end_of_prefix};
+use nacre_kv::{KvBatch, KvError, KvStore};
 use smallvec::SmallVec;
-use std::ops::Bound;
 
 /// Blocks of a page with their places in it.
 type PageBlocks = SmallVec<[(u32, DeviceBlock); PAGE_BLOCKS as usize]>;
@@ -84,23 +84,29 @@ pub(crate) enum ReadError {
     /// One of its records cannot be understood.
     #[error(transparent)]
     Record(#[from] DecodeError),
+    /// A page of its blocks is not there.
+    #[error("page {page} of object {object} is not there")]
+    NoPage {
+        /// Number of the object.
+        object: u64,
+        /// Number of the page.
+        page: u32,
+    },
+    /// It refers to what is no block for data.
+    #[error("block {block} of object {object} is outside the data area")]
+    Outside {
+        /// Number of the object.
+        object: u64,
+        /// Number of the block, on the device.
+        block: u32,
+    },
 }
 
-/// The object of this number, if it is there.
+/// The object of this number, if it is there, without the pages of its blocks that have records of their own.
 pub(crate) fn read(kv: &dyn KvStore, number: u64) -> Result<Option<Onode>, ReadError> {
-    let key = kv_schema::object_key(number);
-    let Some(own) = kv.get(&key)? else { return Ok(None) };
-    let (own, mut pages) = (OwnRecord::decode(number, own)?, Vec::new());
-    if own.has_page_records() {
-        let end = end_of_prefix(&key).unwrap_or_default();
-        let found = kv.scan(Bound::Excluded(&key), Bound::Excluded(&end), usize::MAX)?;
-        pages.extend(found.into_iter().filter_map(page));
-    }
-    Ok(Some(own.with_pages(&pages)?.onode))
-}
-
-fn page((key, value): Pair) -> Option<(u32, Bytes)> {
-    Some((kv_schema::decode_page_key(key.slice(1..)).ok()?.1, value))
+    let own = kv.get(&kv_schema::object_key(number))?;
+    let decode = |own| Ok(OwnRecord::decode(number, own)?.without_pages());
+    own.map(decode).transpose()
 }
 
 /// Calls `visit` with each object.

@@ -122,15 +122,17 @@ impl BlockStore {
     #[must_use]
     pub fn shape(&self, at: &SpgId, name: &HObject) -> Option<ObjectShape> {
         let onode = self.table.object(at, name)?;
-        let at_home = onode.blocks.iter().filter_map(|(index, slot)| match slot {
-            Slot::Device(device) => Some((index, *device)),
-            Slot::Memory(_) => None,
+        let mut at_home = Vec::new();
+        self.table.pages_of(onode.id).each(&onode.blocks, |index, slot| {
+            if let Slot::Device(device) = slot {
+                at_home.push((index, *device));
+            }
         });
         let blocks_in_log = onode.blocks.in_memory().count();
         Some(ObjectShape {
             number: onode.id,
             size_bytes: onode.size,
-            extents: extents(at_home),
+            extents: extents(at_home.into_iter()),
             blocks_in_log: blocks_in_log as u64,
         })
     }

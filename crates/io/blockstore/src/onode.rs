@@ -1,9 +1,11 @@
 //! [`Onode`]: what the store knows of one object, and how a checkpoint keeps it in the KV store.
 
 use crate::block_page;
-use crate::blocks::{Blocks, PageRun};
+use crate::blocks::{Blocks, INLINE_PAGE};
 use crate::device::{DeviceBlock, Run};
 use crate::memtable::Weigh;
+use crate::page::PAGES_END;
+use crate::page_set::{PageRun, PageSet};
 use crate::slot::Slot;
 use nacre_buf::{ByteStr, Bytes};
 use nacre_denc::{DecodeError, Reader, Writer};
@@ -73,8 +75,8 @@ impl Onode {
         w.envelope(VERSION, VERSION, |w| {
             self.encode_head(w);
             let records = self.blocks.records();
-            w.count(records.len());
-            for run in records {
+            w.count(records.runs().len());
+            for run in records.runs() {
                 w.u32(run.first);
                 w.u32(run.count);
             }
@@ -102,7 +104,7 @@ impl Onode {
     #[cfg(test)]
     pub(crate) fn encode_format_2(&self) -> Bytes {
         let blocks: Vec<_> =
-            self.blocks.iter().filter_map(|(index, slot)| Some((index, slot.device()?))).collect();
+            self.blocks.here().filter_map(|(index, slot)| Some((index, slot.device()?))).collect();
         let mut w = Writer::new();
         w.envelope(2, 2, |w| {
             self.encode_head(w);
@@ -122,9 +124,9 @@ impl Onode {
         OwnRecord::decode(id, value)?.with_pages(pages)
     }
 
-    /// A block that it refers to and that is not in the data area: nothing may be read or written there.
+    /// A block of the pages that are here that is not in the data area: nothing may be read or written there.
     pub(crate) fn block_outside(&self, area: Run) -> Option<u32> {
-        let mut devices = self.blocks.values().filter_map(|slot| slot.device());
+        let mut devices = self.blocks.here().filter_map(|(_, slot)| slot.device());
         devices.find(|device| !area.blocks().contains(&device.block)).map(|device| device.block)
     }
 
@@ -150,7 +152,7 @@ pub(crate) struct OwnRecord {
     /// Those of this record.
     blocks: Vec<(u32, Slot)>,
     /// Which pages have records of their own; `None` for versions up to 2, which have all blocks here.
-    pages: Option<Vec<PageRun>>,
+    pages: Option<PageSet>,
 }
 
 impl OwnRecord {
@@ -170,7 +172,8 @@ impl OwnRecord {
                 decode_stretches(r, &mut blocks)?;
             } else {
                 let runs = (0..r.count(8)?).map(|_| Ok(PageRun { first: r.u32()?, count: r.u32()? }));
-                pages = Some(runs.collect::<Result<Vec<_>, DecodeError>>()?);
+                let runs = runs.collect::<Result<Vec<_>, DecodeError>>()?;
+                pages = Some(PageSet::read(runs, INLINE_PAGE + 1, PAGES_END)?);
                 block_page::decode(r, 0, &mut blocks)?;
             }
             Ok(Self { onode, name, blocks, pages })
@@ -178,6 +181,7 @@ impl OwnRecord {
     }
 
     /// Whether there are records of further pages beside it.
+    #[cfg(test)]
     pub(crate) fn has_page_records(&self) -> bool {
         self.pages.as_ref().is_some_and(|pages| !pages.is_empty())
     }
@@ -188,18 +192,26 @@ impl OwnRecord {
         self.pages.is_some()
     }
 
-    /// The object, if these are the pages that it has: of one that is missing, the blocks would read as zeros.
+    /// The object without further pages.
+    pub(crate) fn without_pages(self) -> Onode {
+        let Self { mut onode, blocks, pages, .. } = self;
+        onode.blocks = Arc::new(match pages {
+            Some(pages) => Blocks::stored(blocks, pages),
+            None => blocks.into_iter().collect(),
+        });
+        onode
+    }
+
+    /// The object with all of its pages, if these are what it has: of one that is missing, the blocks would read as zeros.
     pub(crate) fn with_pages(self, pages: &[(u32, Bytes)]) -> Result<Stored, DecodeError> {
-        let Self { mut onode, name, mut blocks, pages: runs } = self;
-        let has = runs.iter().flatten().flat_map(|run| run.first..run.first.saturating_add(run.count));
-        if !has.eq(pages.iter().map(|(number, _)| *number)) {
+        let Self { onode, name, mut blocks, pages: has } = self;
+        if !has.iter().flat_map(PageSet::numbers).eq(pages.iter().map(|(number, _)| *number)) {
             return Err(DecodeError::Invalid { what: "pages of an object", value: pages.len() as u64 });
         }
         for (number, value) in pages {
             block_page::decode_record(value, *number, &mut blocks)?;
         }
-        let is_paged = runs.is_some();
-        onode.blocks = Arc::new(if is_paged { Blocks::stored(blocks) } else { blocks.into_iter().collect() });
+        let onode = Self { onode, name: None, blocks, pages: has }.without_pages();
         Ok(Stored { onode, name })
     }
 }
@@ -224,7 +236,7 @@ fn decode_stretches(r: &mut Reader, blocks: &mut Vec<(u32, Slot)>) -> Result<(),
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::blocks::PAGE_BLOCKS;
+    use crate::page::PAGE_BLOCKS;
 
     fn device(block: u32) -> DeviceBlock {
         DeviceBlock { block, crc: block ^ 3 }
@@ -259,7 +271,7 @@ mod tests {
         assert_eq!(name, None);
         assert_eq!((back.id, &back.meta, back.size, &back.attrs), (5, &onode.meta, 40_000, &onode.attrs));
         assert_eq!((back.omap, back.omap_bytes, &back.omap_header), (9, 77, &onode.omap_header));
-        let found = back.blocks.iter().filter_map(|(index, slot)| Some((index, slot.device()?.block)));
+        let found = back.blocks.here().filter_map(|(index, slot)| Some((index, slot.device()?.block)));
         assert_eq!(found.collect::<Vec<_>>(), blocks);
         assert!(OwnRecord::decode(5, value.clone()).is_ok_and(|own| own.has_page_records()));
         assert!(Onode::decode(5, value.slice(..value.len() - 3), &pages).is_err());

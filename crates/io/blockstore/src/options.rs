@@ -20,6 +20,8 @@ pub enum Planted {
     EarlyTrim,
     /// A changed omap entry is not kept for the clone that still shows it.
     SharedChange,
+    /// A page of an object's blocks that was changed again during a checkpoint goes from memory at its end.
+    ChangedPage,
 }
 
 /// Sizes and limits. Those of the making are in the superblock; the others may change at each opening.
@@ -42,6 +44,8 @@ pub struct Options {
     /// Bytes of them in memory at which a checkpoint begins; bounds the batch for the KV store. On the way to twice as many,
     /// acknowledgements wait for it more and more.
     pub dirty_metadata_bytes_max: usize,
+    /// Bytes of dirty blocks and of that together at which a checkpoint begins, likewise.
+    pub changes_bytes_max: u64,
     /// Bytes of clean metadata kept in memory; less than [`Options::clean_bytes_max`].
     pub metadata_bytes_max: usize,
     /// Bytes of memory that the KV store is to have for pages of its file: the caller opens it with that.
@@ -85,11 +89,14 @@ impl Options {
     ///
     /// | share | for |
     /// | --- | --- |
-    /// | 1/12 | dirty blocks, twice as many while a checkpoint is late; at most 64 MiB |
-    /// | 1/12 | dirty metadata, and as much again that is being written; twice as much while a checkpoint is late |
+    /// | 1/6 | dirty blocks, at most 64 MiB, and dirty metadata, at most half of it; twice as much while a checkpoint is late |
+    /// | up to 1/12 | dirty metadata that is being written |
     /// | 1/12 | pages of the KV store |
     /// | 1/6 | clean metadata and clean blocks; and half of what a target has above 512 MiB |
     /// | the rest | that second part, the batch, pages that the KV store writes, the free map, what is in flight, and what the allocator cannot give back |
+    ///
+    /// Writes all over an image change little metadata each, new small objects much. What the one leaves the other has: the more a
+    /// checkpoint brings home, the fewer times it writes the same pages of the KV store.
     ///
     /// Of the clean, metadata has what it needs, up to three quarters: a block is of no use without the record of its object,
     /// which says where it is, takes less memory, and serves all other blocks of the object. The KV store's pages are for its
@@ -106,7 +113,8 @@ impl Options {
             wal_bytes: None,
             inline_bytes_max: 32 << 10,
             record_bytes_max: 256 << 10,
-            overlay_bytes_max: share.min(OVERLAY_BYTES_MAX) as u64,
+            overlay_bytes_max: (2 * share).min(OVERLAY_BYTES_MAX) as u64,
+            changes_bytes_max: (share + share.min(OVERLAY_BYTES_MAX)) as u64,
             wal_percent_max: 50,
             marks_max: 65_536,
             dirty_metadata_bytes_max: share,
@@ -131,6 +139,7 @@ impl Options {
             overlay_bytes_max: 128 << 10,
             marks_max: 64,
             dirty_metadata_bytes_max: 64 << 10,
+            changes_bytes_max: 160 << 10,
             metadata_bytes_max: 4 << 10,
             clean_bytes_max: 68 << 10,
             checkpoint_steps_max: 1,

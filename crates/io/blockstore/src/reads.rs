@@ -206,8 +206,8 @@ impl BlockStore {
             return (Missing::new(), 0);
         }
         let mut count = 0;
-        let slots = onode.blocks.range(index_of(offset), index_of(end - 1)).inspect(|_| count += 1);
-        let needed = slots.filter_map(|(index, slot)| match slot {
+        let slots = self.table.slots(onode, index_of(offset), index_of(end - 1));
+        let needed = slots.iter().inspect(|_| count += 1).filter_map(|(index, slot)| match slot {
             Slot::Device(device) => Some(*device),
             Slot::Memory(dirty) => {
                 let from = if index == index_of(offset) { within(offset) } else { 0 };
@@ -235,7 +235,7 @@ impl BlockStore {
         }
         let is_all = missing.len() == count;
         let hand = if fetch.from == FetchFrom::AnywhereOnce {
-            hand(&onode, fetch.offset, fetch.length, &missing)
+            self.hand(&onode, fetch.offset, fetch.length, &missing)
         } else {
             None
         };
@@ -245,25 +245,25 @@ impl BlockStore {
         let Some(fetch) = self.fetches.get_mut(id) else { return };
         (fetch.reads_left, fetch.is_single, fetch.hand) = (reads, is_all && reads == 1, hand);
     }
+
+    /// How a range comes out of one read, if it does; `missing` is what of it is to be read, in the object's order.
+    fn hand(&self, onode: &Onode, offset: u64, length: u64, missing: &[DeviceBlock]) -> Option<Hand> {
+        let end = offset.saturating_add(length).min(onode.size);
+        let (first, last) = (index_of(offset), index_of(end.checked_sub(1)?));
+        let count = u32::try_from(missing.len()).ok()?;
+        let start = missing.first()?.block;
+        let is_run = last - first + 1 == count
+            && missing.len() <= IO_BLOCKS_MAX
+            && missing.iter().zip(start..).all(|(device, block)| device.block == block)
+            // What shows of a block in memory is not what the device has.
+            && self.table.slots(onode, first, last).iter().all(|(_, slot)| matches!(slot, Slot::Device(_)));
+        let bytes = usize::try_from(end - offset).ok()?;
+        is_run.then_some(Hand { run: Run { start, count }, from: within(offset), bytes })
+    }
 }
 
 /// Most reads want one block.
 type Missing = SmallVec<[DeviceBlock; 2]>;
-
-/// How a range comes out of one read, if it does; `missing` is what of it is to be read, in the object's order.
-fn hand(onode: &Onode, offset: u64, length: u64, missing: &[DeviceBlock]) -> Option<Hand> {
-    let end = offset.saturating_add(length).min(onode.size);
-    let (first, last) = (index_of(offset), index_of(end.checked_sub(1)?));
-    let count = u32::try_from(missing.len()).ok()?;
-    let start = missing.first()?.block;
-    let is_run = last - first + 1 == count
-        && missing.len() <= IO_BLOCKS_MAX
-        && missing.iter().zip(start..).all(|(device, block)| device.block == block)
-        // What shows of a block in memory is not what the device has.
-        && onode.blocks.range(first, last).all(|(_, slot)| matches!(slot, Slot::Device(_)));
-    let bytes = usize::try_from(end - offset).ok()?;
-    is_run.then_some(Hand { run: Run { start, count }, from: within(offset), bytes })
-}
 
 fn verify(block: &[u8], crc: u32) -> Result<(), String> {
     let found = crc::crc32c(u32::MAX, block);

@@ -12,7 +12,7 @@ use crate::requests::{Requests, UnderWay};
 use crate::superblock::Superblock;
 use crate::table::Table;
 use crate::throttle::CheckpointShares;
-use crate::throttle::fill::Fill;
+use crate::throttle::fill::{Fill, Limit};
 use crate::wal::{Placement, TxnNumber, Wal};
 use nacre_buf::BufList;
 use nacre_env::Clock;
@@ -158,7 +158,7 @@ impl BlockStore {
     }
 
     /// The table could not read its metadata: what it says since may be wrong.
-    fn note_table_failure(&mut self) {
+    pub(crate) fn note_table_failure(&mut self) {
         if self.table.has_failed()
             && let Some(reason) = self.table.failure()
         {
@@ -205,10 +205,11 @@ impl BlockStore {
     /// So much changes that acknowledgements wait for the running checkpoint.
     fn outruns_checkpoint(&self) -> bool {
         let Some(checkpoint) = &self.checkpoint else { return false };
-        let limit = Fill {
+        let limit = Limit {
             log_blocks: self.wal.usage().0,
             dirty_bytes: 2 * self.options.overlay_bytes_max,
             metadata_bytes: 2 * self.options.dirty_metadata_bytes_max as u64,
+            changes_bytes: 2 * self.options.changes_bytes_max,
         };
         let is_committing = checkpoint.is_committing();
         let committed = if is_committing { self.table.kv.progress() } else { 0 };
@@ -300,10 +301,13 @@ impl BlockStore {
 impl ObjectStore for BlockStore {
     fn submit(&mut self, txn: Transaction, token: StoreToken) -> Result<(), StoreError> {
         self.refuse_impossible(&txn)?;
-        self.make_room(&txn)?;
+        let room = self.make_room(&txn);
+        // Then that there is no room need not be true.
+        self.note_table_failure();
         if let Some(reason) = &self.failed {
             return Err(StoreError::Failed { reason: reason.clone() });
         }
+        room?;
         let placed = self.place(&txn);
         let (mut placements, bodies): (Vec<Placement>, Vec<BufList>) = placed.into_iter().unzip();
         let mut encoded = Wal::encode(&txn, &placements);

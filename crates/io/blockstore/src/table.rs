@@ -8,6 +8,7 @@
 
 mod copies;
 mod data;
+mod objects;
 mod omap;
 mod pglog;
 mod recent;
@@ -18,13 +19,14 @@ mod space;
 use crate::BLOCK;
 use crate::alloc::Alloc;
 use crate::blocks::Period;
+use crate::clean_records::CleanRecords;
 use crate::clock_cache::Clock;
 use crate::device::Run;
 use crate::error::OpenError;
+use crate::failure::Failure;
 use crate::held::Source;
 use crate::kv_schema::{self, Keyspace, LogChunk, State, Sums};
 use crate::memtable::Memtable;
-use crate::objects;
 use crate::onode::Onode;
 use crate::options::{Options, Planted};
 use crate::wal::Placement;
@@ -71,11 +73,11 @@ pub(crate) struct Table {
     planted: Planted,
     /// Prefixes of pairs that the next checkpoint deletes: of omaps that nothing refers to any more, and of objects with several records.
     pub(crate) dead_prefixes: Vec<Bytes>,
-    clean_onodes: RefCell<Clock<u64, Arc<Onode>>>,
+    clean: RefCell<CleanRecords>,
     /// Numbers of objects by key of the name; `None` where there is no object.
     clean_names: RefCell<Clock<Box<[u8]>, Option<u64>>>,
     recent: RefCell<Recent>,
-    /// Objects that were found in memory, and those that were read.
+    /// Records of objects that were found in memory, and those that were read.
     pub(crate) looked_up: (Cell<u64>, Cell<u64>),
     pub(crate) space: Space,
     pub(crate) next_id: u64,
@@ -83,7 +85,7 @@ pub(crate) struct Table {
     first_unfrozen: u64,
     pub(crate) objects: u64,
     pub(crate) omap_bytes: u64,
-    failed: RefCell<Option<String>>,
+    failure: Failure,
 }
 
 pub(crate) fn index_of(offset: u64) -> u32 {
@@ -144,7 +146,7 @@ impl Table {
             omap_bytes_shared_min: options.omap_bytes_shared_min,
             planted: options.planted,
             dead_prefixes: Vec::new(),
-            clean_onodes: RefCell::new(Clock::new(clean_bytes_max / 4 * 3)),
+            clean: RefCell::new(CleanRecords::new(clean_bytes_max / 4 * 3)),
             clean_names: RefCell::new(Clock::new(clean_bytes_max / 4)),
             recent: RefCell::default(),
             looked_up: Default::default(),
@@ -153,7 +155,7 @@ impl Table {
             first_unfrozen: state.next_id,
             objects: state.sums.objects,
             omap_bytes: state.sums.omap_bytes,
-            failed: RefCell::default(),
+            failure: Failure::default(),
         })
     }
 
@@ -163,24 +165,15 @@ impl Table {
 
     /// Why the KV store could not be read, if so.
     pub(crate) fn failure(&self) -> Option<String> {
-        self.failed.borrow().clone()
+        self.failure.reason()
     }
 
     pub(crate) fn has_failed(&self) -> bool {
-        self.failed.borrow().is_some()
+        self.failure.is_there()
     }
 
     fn note<T, E: std::fmt::Display>(&self, outcome: Result<T, E>) -> Option<T> {
-        outcome.map_err(|error| self.note_failure(&error)).ok()
-    }
-
-    fn note_failure(&self, error: &impl std::fmt::Display) {
-        let mut failed = self.failed.borrow_mut();
-        if failed.is_none() {
-            let reason = format!("metadata cannot be read: {error}");
-            tracing::error!(reason, "device failure: the store acknowledges nothing any more");
-            *failed = Some(reason);
-        }
+        outcome.map_err(|error| self.failure.note(&error)).ok()
     }
 
     /// Entries changed since the cut, and about their bytes.
@@ -199,7 +192,7 @@ impl Table {
 
     /// About how many of them are of what could be read again.
     pub(crate) fn clean_bytes(&self) -> usize {
-        self.clean_onodes.borrow().bytes() + self.clean_names.borrow().bytes()
+        self.clean.borrow().bytes() + self.clean_names.borrow().bytes()
     }
 
     /// What was changed so far is the checkpoint's. Gives the period that ends.
@@ -263,48 +256,6 @@ impl Table {
         self.pairs.delete(key);
     }
 
-    /// The object of this number.
-    pub(crate) fn onode(&self, id: u64) -> Option<Arc<Onode>> {
-        let (hits, misses) = &self.looked_up;
-        if let Some(onode) = self.onodes.get(&id) {
-            hits.set(hits.get() + 1);
-            return onode.cloned();
-        }
-        if let Some(onode) = self.clean_onodes.borrow().get(&id) {
-            hits.set(hits.get() + 1);
-            return Some(onode);
-        }
-        misses.set(misses.get() + 1);
-        let onode = self.load_onode(id)?;
-        self.clean_onodes.borrow_mut().insert(id, Arc::clone(&onode));
-        Some(onode)
-    }
-
-    /// As [`Table::onode`], leaving no trace in memory.
-    pub(crate) fn load_onode(&self, id: u64) -> Option<Arc<Onode>> {
-        if let Some(onode) = self.onodes.get(&id) {
-            return onode.cloned();
-        }
-        let Some(onode) = self.note(objects::read(self.kv.as_ref(), id))? else {
-            self.note_failure(&format_args!("object {id} has a name and is not there"));
-            return None;
-        };
-        if let Some(block) = onode.block_outside(self.space.alloc.area()) {
-            self.note_failure(&format_args!("block {block} of object {id} is outside the data area"));
-            return None;
-        }
-        Some(Arc::new(onode))
-    }
-
-    pub(crate) fn object(&self, at: &SpgId, name: &HObject) -> Option<Arc<Onode>> {
-        self.onode(self.id(at, name)?)
-    }
-
-    /// A checkpoint has written the object: it may be evicted from now on.
-    pub(crate) fn keep_clean(&mut self, id: u64, onode: Arc<Onode>) {
-        self.clean_onodes.borrow_mut().insert(id, onode);
-    }
-
     /// Makes the collection if it is absent; where its names and values are.
     fn keyspace(&mut self, at: SpgId) -> Keyspace {
         if let Some(space) = self.keyspace_of(&at) {
@@ -322,94 +273,15 @@ impl Table {
         self.next_id - 1
     }
 
-    /// Number of the object, made if absent, ready to be changed.
-    fn touch(&mut self, at: SpgId, name: &HObject) -> u64 {
-        let id = self.number(at, name);
-        self.make_live(id);
-        id
-    }
-
-    /// Number of the object, made if absent.
-    fn number(&mut self, at: SpgId, name: &HObject) -> u64 {
-        if let Some(id) = self.id(&at, name) {
-            return id;
-        }
-        let id = self.fresh_id();
-        self.set_name(at, name, id);
-        self.onodes.put(id, Arc::new(Onode { id, ..Onode::default() }));
-        self.objects += 1;
-        id
-    }
-
-    fn make_live(&mut self, id: u64) {
-        if self.onodes.is_mutable(&id) {
-            return;
-        }
-        let clean = self.clean_onodes.borrow().get(&id);
-        let onode = clean.filter(|_| self.onodes.get(&id).is_none()).or_else(|| self.load_onode(id));
-        if let Some(onode) = onode {
-            self.clean_onodes.borrow_mut().remove(&id);
-            self.onodes.put(id, onode);
-        }
-    }
-
-    /// Runs `change` on the object, made if absent.
-    fn change<R>(
-        &mut self,
-        at: SpgId,
-        name: &HObject,
-        change: impl FnOnce(&mut Onode, &mut Space) -> R,
-    ) -> Option<R> {
-        let id = self.number(at, name);
-        let mut change = Some(change);
-        let mut run = |table: &mut Self| {
-            let Self { onodes, space, .. } = table;
-            onodes.change(&id, |onode| change.take().map(|change| change(Arc::make_mut(onode), space)))?
-        };
-        // Mostly it is: to look first would be to look twice.
-        run(self).or_else(|| {
-            self.make_live(id);
-            run(self)
-        })
-    }
-
-    pub(crate) fn remove(&mut self, at: SpgId, name: &HObject) {
-        let Some(space) = self.keyspace_of(&at) else { return };
-        let recent = self.recent.borrow().find(&at, name);
-        // It is not to take another one's place among those that are asked for.
-        let Some(id) = recent.or_else(|| self.id_at(&kv_schema::name_key(&space, name))) else { return };
-        self.delete_name(at, name);
-        self.drop_object(id);
-    }
-
-    /// The object has no name any more. Gives the number of its blocks.
-    fn drop_object(&mut self, id: u64) -> usize {
-        let Some(onode) = self.onode(id) else { return 0 };
-        onode.blocks.values().for_each(|slot| self.space.drop_slot(slot));
-        self.omap_bytes -= omap_size(&onode);
-        self.objects -= 1;
-        self.bury_omap(onode.omap);
-        self.clean_onodes.borrow_mut().remove(&id);
-        if id >= self.first_unfrozen {
-            self.onodes.forget(&id); // most of what is kept of a coded object until all have a write lives no longer than that
-        } else {
-            self.onodes.delete(id);
-            if onode.blocks.may_have_records() {
-                self.dead_prefixes.push(kv_schema::object_key(id));
-            }
-        }
-        onode.blocks.len()
-    }
-
     fn clone_object(&mut self, at: SpgId, source: &HObject, target: &HObject) {
         self.keyspace(at);
         let source = self.object(&at, source).unwrap_or_default();
         let id = self.fresh_id();
         let omap = if source.omap == 0 { 0 } else { self.clone_omap(source.omap, source.omap_bytes) };
-        let blocks = Arc::new(source.blocks.copied());
+        let blocks = Arc::new(self.pages_of(source.id).copied(&source.blocks));
         let copy = Onode { id, omap, blocks, ..Onode::clone(&source) };
         drop(source);
-        for slot in copy.blocks.values() {
+        for (_, slot) in copy.blocks.here() {
             self.space.add_slot(slot);
             if let Some(device) = slot.device() {
                 self.space.alloc.share(device.block);
@@ -430,9 +302,9 @@ impl Table {
         self.keyspace(at);
         let source = self.object(&at, source).unwrap_or_default();
         let omap = if source.omap == 0 { 0 } else { self.clone_omap(source.omap, source.omap_bytes) };
-        let replaced = self.change(at, target, |onode, space| {
+        let replaced = self.change(at, target, |(onode, space, pages)| {
             let replaced = (onode.omap, omap_size(onode));
-            copy_extents(onode, space, &source, extents);
+            copy_extents((onode, space, pages), &source, extents);
             (onode.omap, onode.omap_bytes) = (omap, source.omap_bytes);
             onode.omap_header = source.omap_header.clone();
             (onode.meta, onode.attrs) = (source.meta.clone(), Arc::clone(&source.attrs));
@@ -467,9 +339,7 @@ impl Table {
     fn apply_op(&mut self, at: SpgId, op: Op, placement: Option<&Placement>, source: &Source) {
         match op {
             Op::Write { object, offset, data } => {
-                self.change(at, &object, |onode, space| {
-                    write(onode, space, offset, &data, placement, source)
-                });
+                self.change(at, &object, |target| write(target, offset, &data, placement, source));
             }
             Op::Split { child, pg_num, ops } => self.split(at, child, pg_num, ops, source),
             Op::Move { target, pg_num, from, until, ops } => {
@@ -529,10 +399,10 @@ impl Table {
             Op::RemoveCollection => self.remove_collection(at),
             Op::Touch(object) => drop(self.touch(at, &object)),
             Op::Zero { object, offset, length } => {
-                self.change(at, &object, |onode, space| zero(onode, space, offset, length));
+                self.change(at, &object, |target| zero(target, offset, length));
             }
             Op::Truncate { object, size } => {
-                self.change(at, &object, |onode, space| truncate(onode, space, size));
+                self.change(at, &object, |target| truncate(target, size));
             }
             Op::Remove(object) => self.remove(at, &object),
             Op::Clone { source, target } => self.clone_object(at, &source, &target),
@@ -541,17 +411,17 @@ impl Table {
             }
             Op::Rename { source, target } => self.rename_object(at, &source, &target),
             Op::SetMeta { object, meta } => {
-                self.change(at, &object, |onode, _| onode.meta = detached(&meta));
+                self.change(at, &object, |(onode, ..)| onode.meta = detached(&meta));
             }
             Op::SetAttr { object, name, value } => {
                 let (name, value) = (name.detached(), detached(&value));
-                self.change(at, &object, |onode, _| Arc::make_mut(&mut onode.attrs).insert(name, value));
+                self.change(at, &object, |(onode, ..)| Arc::make_mut(&mut onode.attrs).insert(name, value));
             }
             Op::RemoveAttr { object, name } => {
-                self.change(at, &object, |onode, _| Arc::make_mut(&mut onode.attrs).remove(&name));
+                self.change(at, &object, |(onode, ..)| Arc::make_mut(&mut onode.attrs).remove(&name));
             }
             Op::ClearAttrs(object) => {
-                self.change(at, &object, |onode, _| onode.attrs = Arc::default());
+                self.change(at, &object, |(onode, ..)| onode.attrs = Arc::default());
             }
             op => self.apply_omap(at, op),
         }

@@ -7,7 +7,6 @@ use crate::freemap::{FreeMapShard, RefChanges};
 use crate::kv_schema::{self, State, StoredState, Sums, prefix};
 use crate::objects;
 use crate::onode::Stored;
-use crate::slot::Slot;
 use nacre_buf::Bytes;
 use nacre_kv::{Durability, KvBatch, KvStore};
 use std::collections::BTreeMap;
@@ -77,11 +76,12 @@ fn counted(kv: &dyn KvStore) -> Result<(Sums, BTreeMap<u32, Bytes>), OpenError> 
     let mut changes = RefChanges::default();
     objects::each::<OpenError>(kv, |records| {
         let onode = records.decode()?.onode;
-        for device in onode.blocks.values().filter_map(Slot::device) {
+        for (_, slot) in onode.blocks.here() {
+            sums.slots += 1;
+            let Some(device) = slot.device() else { continue };
             changes.add(Run { start: device.block, count: 1 }, 1);
         }
         sums.objects += 1;
-        sums.slots += onode.blocks.len() as u64;
         sums.omap_bytes += onode.omap_bytes + onode.omap_header.len() as u64;
         Ok(())
     })?;

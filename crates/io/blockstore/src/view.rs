@@ -123,7 +123,7 @@ impl BlockStore {
         let (first, last) = (index_of(offset), index_of(end - 1));
         let mut out = Joiner::for_blocks((last - first) as usize + 1);
         let mut at = offset;
-        for (index, slot) in onode.blocks.range(first, last) {
+        for (index, slot) in self.table.slots(onode, first, last).iter() {
             let start = (u64::from(index) * BLOCK as u64).max(offset);
             let stop = ((u64::from(index) + 1) * BLOCK as u64).min(end);
             out.zeros(start - at);
@@ -166,7 +166,7 @@ impl ObjectView for BlockStore {
         if offset >= end {
             return out;
         }
-        for (index, _) in onode.blocks.range(index_of(offset), index_of(end - 1)) {
+        for (index, _) in self.table.slots(&onode, index_of(offset), index_of(end - 1)).iter() {
             let start = (u64::from(index) * BLOCK as u64).max(offset);
             let stop = ((u64::from(index) + 1) * BLOCK as u64).min(end);
             match out.last_mut() {

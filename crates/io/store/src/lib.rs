@@ -79,7 +79,7 @@ pub struct StoreMemory {
 /// What a store has counted since its start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct StoreCounters {
-    /// Records of objects that were in memory when somebody looked.
+    /// Records of objects, and of parts of their maps, that were in memory when somebody looked.
     pub object_hits: u64,
     /// Those that were read for that.
     pub object_misses: u64,

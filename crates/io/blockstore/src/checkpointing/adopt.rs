@@ -45,7 +45,6 @@ impl BlockStore {
         let space = &mut self.table.space;
         if !homes.is_empty() || onode.blocks.is_to_settle(period) {
             let blocks = Arc::make_mut(&mut Arc::make_mut(&mut onode).blocks);
-            blocks.settle(period);
             for home in homes {
                 blocks.came_home(home.index, home.target);
                 space.dirty_slots -= 1;
@@ -53,6 +52,8 @@ impl BlockStore {
                     space.alloc.release_base(base.block);
                 }
             }
+            let clean = blocks.settle(period);
+            self.table.keep_pages(id, clean);
         }
         self.table.keep_clean(id, onode);
     }
@@ -60,21 +61,25 @@ impl BlockStore {
     /// The object was changed since the cut, or removed: its slots point home if they are still the same. A clone made
     /// since the cut keeps the block in memory until the next checkpoint.
     fn adopt_in_live(&mut self, id: u64, homes: &[Home], period: Period) {
-        let Table { onodes, space, .. } = &mut self.table;
+        let (Table { onodes, space, .. }, planted) = (&mut self.table, self.options.planted);
         let same =
             |slot: &Slot, home: &Home| matches!(slot, Slot::Memory(dirty) if Arc::ptr_eq(dirty, &home.dirty));
+        let mut clean = Vec::new();
         let adopted = onodes.change(&id, |onode| {
             let is_same = |home: &Home| onode.blocks.get(home.index).is_some_and(|slot| same(slot, home));
             let adopted: Vec<bool> = homes.iter().map(is_same).collect();
             if !homes.is_empty() || onode.blocks.is_to_settle(period) {
                 let blocks = Arc::make_mut(&mut Arc::make_mut(onode).blocks);
-                blocks.settle(period);
                 for (home, adopted) in homes.iter().zip(&adopted) {
                     if *adopted {
                         blocks.came_home(home.index, home.target);
                     } else if let Some(dirty) = blocks.in_memory_mut(home.index, 0) {
                         Arc::make_mut(dirty).set_replaced(home.target.block);
                     }
+                }
+                clean = blocks.settle(period);
+                if planted == Planted::ChangedPage {
+                    blocks.lose_changed();
                 }
             }
             adopted
@@ -90,6 +95,7 @@ impl BlockStore {
                 base.into_iter().for_each(|base| space.alloc.base_was_released_early(base));
             }
         }
+        self.table.keep_pages(id, clean);
     }
 
     /// Lets go of the small values that the KV store has now.

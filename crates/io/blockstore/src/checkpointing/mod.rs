@@ -39,10 +39,12 @@ impl BlockStore {
         let (size, used) = self.wal.usage();
         let dirty = self.table.space.dirty_bytes();
         let (entries, bytes) = self.table.changed();
+        let metadata = bytes + self.table.space.alloc.changes_bytes();
         if used * 100 > size * self.options.wal_percent_max
             || dirty > self.options.overlay_bytes_max
             || entries + self.table.space.alloc.changes_count() > self.options.marks_max
-            || bytes + self.table.space.alloc.changes_bytes() > self.options.dirty_metadata_bytes_max
+            || metadata > self.options.dirty_metadata_bytes_max
+            || dirty + metadata as u64 > self.options.changes_bytes_max
             || self.wal.collecting_bytes() > 0 && self.wal.is_durable_to(TxnNumber::MAX)
             || self.wal.is_stuck()
             || self.table.space.alloc.wants_checkpoint()
@@ -54,6 +56,11 @@ impl BlockStore {
     /// Takes the cut: all that was submitted so far is in the checkpoint, nothing after it. Takes the same time however
     /// much that is.
     pub(crate) fn start_checkpoint(&mut self) {
+        self.note_table_failure();
+        if self.failed.is_some() {
+            // What was changed by what could not be read is not to be kept.
+            return;
+        }
         self.write_all_records();
         let number = self.wal.cut();
         let cut = self.table.space.alloc.cut();

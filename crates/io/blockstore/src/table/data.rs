@@ -7,6 +7,7 @@ use crate::blocks::Blocks;
 use crate::device::DeviceBlock;
 use crate::dirty::ZEROS;
 use crate::held::Source;
+use crate::object_pages::ObjectPages;
 use crate::onode::Onode;
 use crate::slot::Slot;
 use crate::wal::Placement;
@@ -17,16 +18,22 @@ use std::sync::Arc;
 // A copy of a part of a block would need what both objects have on the device.
 const _: () = assert!(EXTENT_BYTES == BLOCK_U64);
 
+/// An object that is changed, the blocks of all, and the object's pages that are not with it.
+pub(super) type Target<'a> = (&'a mut Onode, &'a mut Space, &'a ObjectPages<'a>);
+
 pub(super) fn write(
-    onode: &mut Onode,
-    space: &mut Space,
+    (onode, space, pages): Target<'_>,
     offset: u64,
     data: &BufList,
     placement: Option<&Placement>,
     source: &Source,
 ) {
-    onode.size = onode.size.max(offset + data.len() as u64);
+    let end = offset + data.len() as u64;
+    onode.size = onode.size.max(end);
     let blocks = Arc::make_mut(&mut onode.blocks);
+    if offset < end {
+        pages.take_in(blocks, index_of(offset), index_of(end - 1));
+    }
     let Some(placement) = placement else { return write_inline(blocks, space, offset, data, source) };
     let head = (BLOCK - within(offset)) % BLOCK;
     let placed = placement.crcs.len() * BLOCK;
@@ -48,7 +55,7 @@ fn write_inline(blocks: &mut Blocks, space: &mut Space, offset: u64, data: &BufL
     }
 }
 
-pub(super) fn zero(onode: &mut Onode, space: &mut Space, offset: u64, length: u64) {
+pub(super) fn zero((onode, space, pages): Target<'_>, offset: u64, length: u64) {
     let end = offset.saturating_add(length).min(onode.size);
     if offset >= end {
         return;
@@ -59,16 +66,19 @@ pub(super) fn zero(onode: &mut Onode, space: &mut Space, offset: u64, length: u6
     let end_whole = if end == onode.size { end.div_ceil(BLOCK_U64) } else { end_whole };
     if first_whole <= end_whole {
         let head_end = (first_whole * BLOCK_U64).min(end);
-        zero_part(blocks, space, offset, head_end);
-        space.punch(blocks, first_whole, Some(end_whole));
-        zero_part(blocks, space, (end_whole * BLOCK_U64).max(head_end).min(end), end);
+        zero_part((blocks, space, pages), offset, head_end);
+        space.punch(blocks, first_whole, Some(end_whole), pages);
+        zero_part((blocks, space, pages), (end_whole * BLOCK_U64).max(head_end).min(end), end);
     } else {
-        zero_part(blocks, space, offset, end);
+        zero_part((blocks, space, pages), offset, end);
     }
 }
 
 /// Zeros within one block, if it is there.
-fn zero_part(blocks: &mut Blocks, space: &mut Space, from: u64, to: u64) {
+fn zero_part((blocks, space, pages): (&mut Blocks, &mut Space, &ObjectPages<'_>), from: u64, to: u64) {
+    if from < to {
+        pages.take_in(blocks, index_of(from), index_of(from));
+    }
     if from < to && blocks.get(index_of(from)).is_some() {
         let length = usize::try_from(to - from).expect("within a block");
         let zeros = Bytes::from_static(&ZEROS).slice(..length);
@@ -76,19 +86,19 @@ fn zero_part(blocks: &mut Blocks, space: &mut Space, from: u64, to: u64) {
     }
 }
 
-pub(super) fn truncate(onode: &mut Onode, space: &mut Space, size: u64) {
+pub(super) fn truncate((onode, space, pages): Target<'_>, size: u64) {
     if size < onode.size {
         let blocks = Arc::make_mut(&mut onode.blocks);
         let whole = size.div_ceil(BLOCK_U64);
-        space.punch(blocks, whole, None);
-        zero_part(blocks, space, size, whole * BLOCK_U64);
+        space.punch(blocks, whole, None, pages);
+        zero_part((blocks, space, pages), size, whole * BLOCK_U64);
     }
     onode.size = size;
 }
 
 /// Makes the data as long as that of `source`, and in `extents` what it is there: blocks are shared, wherever they are.
-pub(super) fn copy_extents(onode: &mut Onode, space: &mut Space, source: &Onode, extents: &Extents) {
-    truncate(onode, space, source.size);
+pub(super) fn copy_extents((onode, space, pages): Target<'_>, source: &Onode, extents: &Extents) {
+    truncate((onode, space, pages), source.size);
     let blocks = Arc::make_mut(&mut onode.blocks);
     for (offset, length) in extents.iter() {
         let end = (offset + length).min(source.size.next_multiple_of(BLOCK_U64));
@@ -96,8 +106,9 @@ pub(super) fn copy_extents(onode: &mut Onode, space: &mut Space, source: &Onode,
             return;
         }
         let (first, behind) = (index_of(offset), index_of(end));
-        space.punch(blocks, first.into(), Some(behind.into()));
-        for (index, slot) in source.blocks.range(first, behind - 1) {
+        pages.take_in(blocks, first, behind - 1);
+        space.punch(blocks, first.into(), Some(behind.into()), pages);
+        for (index, slot) in pages.of(source.id).range(&source.blocks, first, behind - 1).iter() {
             space.share(blocks, index, slot);
         }
     }

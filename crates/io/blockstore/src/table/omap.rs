@@ -95,8 +95,8 @@ impl Table {
 
     fn set_header(&mut self, at: SpgId, name: &HObject, header: Bytes) {
         let after = header.len() as u64;
-        let before =
-            self.change(at, name, |onode, _| std::mem::replace(&mut onode.omap_header, header).len() as u64);
+        let before = self
+            .change(at, name, |(onode, ..)| std::mem::replace(&mut onode.omap_header, header).len() as u64);
         self.omap_bytes = self.omap_bytes - before.unwrap_or(0) + after;
     }
 

@@ -5,6 +5,8 @@ use crate::alloc::Alloc;
 use crate::blocks::{Blocks, Period};
 use crate::dirty::Dirty;
 use crate::held::{Held, Source};
+use crate::object_pages::ObjectPages;
+use crate::page::PAGE_BLOCKS;
 use crate::slot::Slot;
 use nacre_buf::BufList;
 use std::sync::Arc;
@@ -58,13 +60,25 @@ impl Space {
     }
 
     /// Removes slots `first ..` up to `end`, `None` for all behind.
-    pub(super) fn punch(&mut self, blocks: &mut Blocks, first: u64, end: Option<u64>) {
+    pub(super) fn punch(
+        &mut self,
+        blocks: &mut Blocks,
+        first: u64,
+        end: Option<u64>,
+        pages: &ObjectPages<'_>,
+    ) {
         let Ok(first) = u32::try_from(first) else { return };
         let end = end.and_then(|end| u32::try_from(end).ok());
         if end.is_some_and(|end| end <= first) {
             return;
         }
-        blocks.remove(first, end, self.period, |slot| self.drop_slot(slot));
+        let (last, period) = (end.map_or(u32::MAX, |end| end - 1), self.period);
+        // Of pages that are read for this, little is left.
+        pages.take_in_each(blocks, first, last, |blocks, number| {
+            let (begin, end) = (number * PAGE_BLOCKS, number * PAGE_BLOCKS + (PAGE_BLOCKS - 1));
+            blocks.remove(first.max(begin), last.min(end), period, |slot| self.drop_slot(slot));
+        });
+        blocks.remove(first, last, period, |slot| self.drop_slot(slot));
     }
 
     /// Writes within one block.

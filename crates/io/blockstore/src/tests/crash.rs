@@ -198,6 +198,11 @@ fn changing_an_omap_below_its_clone_is_found() {
     assert!(finds(Planted::SharedChange));
 }
 
+#[test]
+fn letting_a_changed_page_go_is_found() {
+    assert!(finds(Planted::ChangedPage));
+}
+
 /// A process that is killed leaves what can be read and is not durable. The next process acknowledges more on top of it.
 #[test]
 fn what_a_killed_process_left_is_durable_before_more_is_built_on_it() {

@@ -129,13 +129,15 @@ fn released_runs_make_checkpoints() {
         .expect("room");
     wait(&mut store);
     store.finish_checkpoint();
-    let (before, memory) = (store.checkpoints(), store.memory_bytes());
+    // Not all of the store's memory: what is known of the object's blocks takes more or less of it as it is changed.
+    let runs = |store: &crate::BlockStore| store.table.space.alloc.bytes();
+    let (before, memory) = (store.checkpoints(), runs(&store));
     for nth in 0..HOLES {
         let (object, offset) = (object(1), nth * 2 * BLOCK as u64);
         let ops = vec![Op::Zero { object, offset, length: BLOCK as u64 }];
         store.submit(Transaction { collection: pg(), ops }, StoreToken::without_pg(nth)).expect("room");
     }
-    assert!(store.memory_bytes() > memory + HOLES as usize * 16, "released runs are counted");
+    assert!(runs(&store) > memory + HOLES as usize * 16, "released runs are counted");
     wait(&mut store);
     assert!(store.checkpoint_stage().is_some() || store.checkpoints() > before, "a checkpoint begins");
 }

@@ -1,10 +1,11 @@
 //! More metadata than memory: clean objects, omaps and logs go and come back.
 
-use super::model::{drain, pg};
+use super::model::{self, drain, pg};
 use super::rig::Rig;
-use crate::{BlockStore, Options};
+use crate::page::PAGE_BLOCKS;
+use crate::{BLOCK, BlockStore, Options};
 use nacre_buf::Bytes;
-use nacre_store::{Completion, ObjectStore, StoreState};
+use nacre_store::{Completion, ObjectStore, StoreError, StoreState};
 use nacre_txn::{FetchFrom, ObjectView, Op, ReadError, StoreToken, Transaction};
 use nacre_types::{Eversion, HObject};
 
@@ -166,4 +167,102 @@ fn metadata_that_cannot_be_read_fails_the_store() {
     let mut acknowledged = Vec::new();
     (0..20).for_each(|_| drop(drain(&mut store, &mut acknowledged)));
     assert!(acknowledged.is_empty() && store.failure().is_some());
+}
+
+/// Blocks of the object that [`with_a_large_object`] makes, and its pages.
+const LARGE_BLOCKS: u64 = 1024;
+const LARGE_PAGES: u64 = LARGE_BLOCKS / PAGE_BLOCKS as u64;
+
+/// A store that was opened just now and has read nothing of its one object.
+fn with_a_large_object(options: Options) -> (Rig, BlockStore) {
+    let mut rig = Rig::new(17, 64 << 20, options);
+    let mut store = rig.open();
+    let data = vec![5; LARGE_BLOCKS as usize * BLOCK];
+    write(&mut store, 0, data.into());
+    store.finish_checkpoint();
+    drop(store);
+    let store = rig.open();
+    (rig, store)
+}
+
+fn write(store: &mut BlockStore, index: u64, data: Bytes) {
+    let op = Op::Write { object: object(0), offset: index * BLOCK as u64, data: data.into() };
+    store.submit(Transaction { collection: pg(), ops: vec![op] }, StoreToken::without_pg(0)).expect("room");
+    while store.waiting() > 0 {
+        drain(store, &mut Vec::new());
+    }
+}
+
+fn read(store: &mut BlockStore, index: u64) -> u8 {
+    let data = model::read(store, &object(0), index * BLOCK as u64, BLOCK as u64, &mut Vec::new());
+    data.expect("it was written")[0]
+}
+
+/// Who asks for a block of a large object, or changes one, has one page in memory for it.
+#[test]
+fn a_block_takes_one_page_of_its_object() {
+    const FEW_BYTES: usize = 2000;
+    let (rig, mut store) = with_a_large_object(Options::default());
+    let (gets, bytes) = (rig.metadata_gets(), store.table.bytes());
+    assert_eq!(read(&mut store, 500), 5);
+    assert_eq!(rig.metadata_gets() - gets, 3, "of the name, the object, and the page");
+    assert!(store.table.bytes() - bytes < FEW_BYTES, "{} bytes", store.table.bytes() - bytes);
+    let gets = rig.metadata_gets();
+    write(&mut store, 700, vec![6; BLOCK].into());
+    assert_eq!(rig.metadata_gets() - gets, 1, "of the page");
+    assert!(store.table.bytes() - bytes < FEW_BYTES, "{} bytes", store.table.bytes() - bytes);
+    store.finish_checkpoint();
+    let gets = rig.metadata_gets();
+    assert_eq!((read(&mut store, 700), read(&mut store, 701)), (6, 5));
+    assert_eq!(rig.metadata_gets(), gets, "what was written stays while there is room");
+    assert!(store.check(true).inconsistencies.is_empty());
+}
+
+/// Pages go when others need the room; the object's own record, which is asked for each time, mostly stays.
+#[test]
+fn pages_go_by_themselves() {
+    const BYTES_MAX: usize = 8 << 10;
+    let (rig, mut store) =
+        with_a_large_object(Options { metadata_bytes_max: BYTES_MAX, ..Options::default() });
+    let gets = rig.metadata_gets();
+    for _ in 0..3 {
+        for page in 0..LARGE_PAGES {
+            assert_eq!(read(&mut store, page * u64::from(PAGE_BLOCKS)), 5);
+            assert!(store.table.clean_bytes() <= BYTES_MAX, "{} bytes", store.table.clean_bytes());
+        }
+    }
+    // Page 0 is in the object's own record.
+    let (pages, gets) = (3 * (LARGE_PAGES - 1), rig.metadata_gets() - gets);
+    assert!((pages + 2..pages + pages / 20).contains(&gets), "{gets} values were read for {pages} pages");
+    assert!(store.check(false).inconsistencies.is_empty());
+}
+
+/// A page that cannot be read: what was done without it is not kept, with a record or without.
+#[test]
+fn no_checkpoint_has_what_was_changed_without_its_page() {
+    let failing = || {
+        let (rig, mut store) = with_a_large_object(Options::default());
+        // Name and object are in memory then.
+        assert_eq!(read(&mut store, 0), 5);
+        let stored = rig.copy_metadata();
+        rig.fail_metadata_reads();
+        (rig, store, stored)
+    };
+    let is_refused = |store: &mut BlockStore, ops: Vec<Op>| {
+        let txn = Transaction { collection: pg(), ops };
+        let outcome = store.submit(txn, StoreToken::without_pg(1));
+        assert!(matches!(outcome, Err(StoreError::Failed { .. })), "{outcome:?}");
+        assert_eq!(store.state(), StoreState::Failed);
+    };
+    let (rig, mut store, stored) = failing();
+    is_refused(&mut store, vec![Op::Truncate { object: object(0), size: 100 * BLOCK as u64 + 1 }]);
+    store.finish_checkpoint();
+    assert!(rig.copy_metadata() == stored, "something was stored");
+    // As steps do that follow from what has a record. That it can be read again comes too late.
+    let (rig, mut store, stored) = failing();
+    store.table.remove(pg(), &object(0));
+    rig.mend_metadata_reads();
+    store.finish_checkpoint();
+    assert!(rig.copy_metadata() == stored, "something was stored");
+    is_refused(&mut store, create(1).ops);
 }

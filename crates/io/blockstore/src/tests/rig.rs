@@ -10,10 +10,17 @@ use nacre_types::entropy::SeededEntropy;
 use std::ops::Bound;
 use std::sync::{Arc, Mutex};
 
-/// Every other run flushes all large writes as those in many pieces are, which are rare in a small store.
+/// Every other run flushes all large writes as those in many pieces are, which are rare in a small store. Every third one keeps nothing clean
+/// of the metadata in memory: each page of an object's blocks is read whenever somebody asks.
 pub(super) fn tiny(seed: u64) -> Options {
-    let tiny = Options::tiny();
-    if seed.is_multiple_of(2) { Options { flushed_together_min: 1, ..tiny } } else { tiny }
+    let mut tiny = Options::tiny();
+    if seed.is_multiple_of(2) {
+        tiny.flushed_together_min = 1;
+    }
+    if seed.is_multiple_of(3) {
+        tiny.metadata_bytes_max = 0;
+    }
+    tiny
 }
 
 /// A log as large as that of [`Options::tiny`], with its superblocks.
@@ -96,6 +103,13 @@ impl SharedKv {
         })))
     }
 
+    fn refuse_failed(&self) -> Result<(), KvError> {
+        match self.0.lock().expect("no test panics while it holds this").reads_fail {
+            true => Err(KvError::Damaged("planted".to_owned())),
+            false => Ok(()),
+        }
+    }
+
     fn with<T>(&self, work: impl FnOnce(&mut MemoryKv) -> T) -> T {
         work(&mut self.0.lock().expect("no test panics while it holds this").kv)
     }
@@ -103,16 +117,13 @@ impl SharedKv {
 
 impl KvStore for SharedKv {
     fn get(&self, key: &[u8]) -> Result<Option<nacre_buf::Bytes>, KvError> {
-        let mut shared = self.0.lock().expect("no test panics while it holds this");
-        shared.gets += 1;
-        if shared.reads_fail {
-            return Err(KvError::Damaged("planted".to_owned()));
-        }
-        drop(shared);
+        self.refuse_failed()?;
+        self.0.lock().expect("no test panics while it holds this").gets += 1;
         self.with(|kv| kv.get(key))
     }
 
     fn scan(&self, start: Bound<&[u8]>, end: Bound<&[u8]>, count_max: usize) -> Result<Vec<Pair>, KvError> {
+        self.refuse_failed()?;
         self.with(|kv| kv.scan(start, end, count_max))
     }
 
@@ -252,9 +263,14 @@ impl Rig {
         self.kv.0.lock().expect("no test panics while it holds this").gets
     }
 
-    /// From now on no value of the metadata can be read.
+    /// From now on nothing of the metadata can be read.
     pub(super) fn fail_metadata_reads(&self) {
         self.kv.0.lock().expect("no test panics while it holds this").reads_fail = true;
+    }
+
+    /// From now on they can again.
+    pub(super) fn mend_metadata_reads(&self) {
+        self.kv.0.lock().expect("no test panics while it holds this").reads_fail = false;
     }
 
     /// Lets some commits of metadata succeed and then one fail.
