@@ -72,13 +72,16 @@ pub(crate) fn decode_page(value: &Bytes, number: u32) -> Result<Page, DecodeErro
     Ok(Page::of(blocks))
 }
 
-/// The same, added to `blocks`.
+/// The same, added to `blocks`. A page without any has no record.
 pub(crate) fn decode_record(
     value: &Bytes,
     number: u32,
     blocks: &mut Vec<(u32, Slot)>,
 ) -> Result<(), DecodeError> {
-    Reader::new(value.clone()).envelope("page of blocks", VERSION, |_, r| decode(r, number, blocks))
+    let before = blocks.len();
+    Reader::new(value.clone()).envelope("page of blocks", VERSION, |_, r| decode(r, number, blocks))?;
+    let invalid = DecodeError::Invalid { what: "page without blocks", value: number.into() };
+    if blocks.len() > before { Ok(()) } else { Err(invalid) }
 }
 
 #[cfg(test)]

@@ -25,8 +25,8 @@
 //! # Ok(()) }
 //! ```
 //!
-//! Memory is bounded by a target, [`Options::for_memory`]: clean objects, pages of their blocks, omaps and logs are read from the KV store when they are
-//! asked for, and go when others need the room. Layer: io; uses base and the seams of env, kv and store.
+//! Memory is bounded by a target, [`Options::for_memory`]: clean objects, pages of their blocks, omaps and logs are read from the KV store
+//! when they are asked for, and go when others need the room. Layer: io; uses base and the seams of env, kv and store.
 
 #![warn(clippy::indexing_slicing)]
 

@@ -4,9 +4,10 @@ use crate::block_page;
 use crate::blocks::{Blocks, INLINE_PAGE};
 use crate::device::{DeviceBlock, Run};
 use crate::memtable::Weigh;
-use crate::page::PAGES_END;
+use crate::page::{PAGE_BLOCKS, PAGES_END};
 use crate::page_set::{PageRun, PageSet};
 use crate::slot::Slot;
+use crate::table::BLOCK_U64;
 use nacre_buf::{ByteStr, Bytes};
 use nacre_denc::{DecodeError, Reader, Writer};
 use nacre_types::{HObject, SpgId};
@@ -173,7 +174,7 @@ impl OwnRecord {
             } else {
                 let runs = (0..r.count(8)?).map(|_| Ok(PageRun { first: r.u32()?, count: r.u32()? }));
                 let runs = runs.collect::<Result<Vec<_>, DecodeError>>()?;
-                pages = Some(PageSet::read(runs, INLINE_PAGE + 1, PAGES_END)?);
+                pages = Some(PageSet::read(runs, INLINE_PAGE + 1, pages_end(size))?);
                 block_page::decode(r, 0, &mut blocks)?;
             }
             Ok(Self { onode, name, blocks, pages })
@@ -216,6 +217,12 @@ impl OwnRecord {
     }
 }
 
+/// The number behind the last page that an object of so many bytes may have.
+fn pages_end(size: u64) -> u32 {
+    let pages = size.div_ceil(BLOCK_U64).div_ceil(PAGE_BLOCKS.into());
+    u32::try_from(pages).unwrap_or(PAGES_END).min(PAGES_END)
+}
+
 /// Of versions up to 2: all blocks.
 fn decode_stretches(r: &mut Reader, blocks: &mut Vec<(u32, Slot)>) -> Result<(), DecodeError> {
     for _ in 0..r.count(12)? {
@@ -236,7 +243,6 @@ fn decode_stretches(r: &mut Reader, blocks: &mut Vec<(u32, Slot)>) -> Result<(),
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::page::PAGE_BLOCKS;
 
     fn device(block: u32) -> DeviceBlock {
         DeviceBlock { block, crc: block ^ 3 }
@@ -247,7 +253,7 @@ mod tests {
         Onode {
             id: 5,
             meta: Bytes::from_static(b"m"),
-            size: 40_000,
+            size: 520_000,
             attrs: Arc::new(BTreeMap::from([("k".into(), Bytes::from_static(b"v"))])),
             omap: 9,
             omap_bytes: 77,
@@ -269,13 +275,15 @@ mod tests {
         let pages = [(1, page(2, 5)), (31, last)];
         let Stored { onode: back, name } = Onode::decode(5, value.clone(), &pages).expect("our own bytes");
         assert_eq!(name, None);
-        assert_eq!((back.id, &back.meta, back.size, &back.attrs), (5, &onode.meta, 40_000, &onode.attrs));
+        assert_eq!((back.id, &back.meta, back.size, &back.attrs), (5, &onode.meta, 520_000, &onode.attrs));
         assert_eq!((back.omap, back.omap_bytes, &back.omap_header), (9, 77, &onode.omap_header));
         let found = back.blocks.here().filter_map(|(index, slot)| Some((index, slot.device()?.block)));
         assert_eq!(found.collect::<Vec<_>>(), blocks);
         assert!(OwnRecord::decode(5, value.clone()).is_ok_and(|own| own.has_page_records()));
         assert!(Onode::decode(5, value.slice(..value.len() - 3), &pages).is_err());
         assert!(Onode::decode(5, value, &pages[1..]).is_err(), "a page is missing");
+        let short = Onode { size: 31 * u64::from(PAGE_BLOCKS) * BLOCK_U64, ..onode };
+        assert!(OwnRecord::decode(5, short.encode(&first)).is_err(), "a page behind the end");
     }
 
     #[test]

@@ -43,7 +43,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-const BLOCK_U64: u64 = BLOCK as u64;
+pub(crate) const BLOCK_U64: u64 = BLOCK as u64;
 
 /// The objects of one PG.
 #[derive(Debug, Default)]
@@ -77,7 +77,7 @@ pub(crate) struct Table {
     /// Numbers of objects by key of the name; `None` where there is no object.
     clean_names: RefCell<Clock<Box<[u8]>, Option<u64>>>,
     recent: RefCell<Recent>,
-    /// Records of objects that were found in memory, and those that were read.
+    /// Records of objects and of pages of their blocks that were found in memory, and those that were read.
     pub(crate) looked_up: (Cell<u64>, Cell<u64>),
     pub(crate) space: Space,
     pub(crate) next_id: u64,

@@ -115,7 +115,11 @@ def main():
             ready, _, _ = select.select([listener, sys.stdin], [], [])
             if sys.stdin in ready:
                 break
-            serve(code, listener)
+            try:
+                serve(code, listener)
+            except OSError as error:
+                # Who asked hears nothing, and says so; others are served.
+                print(f"a call of ceph was not served: {error}", file=sys.stderr)
     finally:
         shutil.rmtree(folder)
 

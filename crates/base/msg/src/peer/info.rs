@@ -191,6 +191,9 @@ impl PgHistory {
             self.last_deep_scrub = other.last_deep_scrub;
             self.last_deep_scrub_stamp = other.last_deep_scrub_stamp;
             self.large_omap_objects = other.large_omap_objects;
+        } else if other.last_deep_scrub_stamp == self.last_deep_scrub_stamp {
+            // Of one scrub, by a program that does not know it there are none.
+            self.large_omap_objects = self.large_omap_objects.max(other.large_omap_objects);
         }
         self.last_clean_scrub_stamp = self.last_clean_scrub_stamp.max(other.last_clean_scrub_stamp);
         *self != before

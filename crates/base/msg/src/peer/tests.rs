@@ -59,6 +59,8 @@ fn a_history_tells_of_large_omaps_and_who_does_not_know_them_passes_over_it() {
     let mut r = Reader::new(bytes.clone());
     assert_eq!((r.get(), r.u8()), (Ok(history), Ok(9)));
     assert_eq!(bytes[..2], [2, 1], "version 2, which is understood by whoever knows 1");
+    let mut of_one_scrub = PgHistory { large_omap_objects: 0, ..history };
+    assert!(of_one_scrub.merge(&history) && of_one_scrub == history, "another program has lost it");
 }
 
 fn past() -> PastIntervals {

@@ -4,8 +4,8 @@
 //! less, and what came to it: a second failure makes the way longer, and takes nothing back.
 
 use nacre_msg::stats::PgStat;
-use nacre_types::{Stamp, UTime};
-use std::collections::VecDeque;
+use nacre_types::{OsdId, Stamp, UTime};
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 /// As much as a copy costs beside its bytes.
@@ -18,28 +18,43 @@ const WINDOW: (Duration, Duration) = (Duration::from_secs(10), Duration::from_se
 const SPAN_LEAST: Duration = Duration::from_secs(3);
 /// Nothing has moved for so long: nobody knows when it will end.
 const STALLED_AFTER: Duration = Duration::from_secs(30);
+/// OSDs that are told apart: reports may name any.
+const PRIMARIES_COUNT_MAX: usize = 4096;
 /// Recoveries that are remembered, as many as Ceph's manager keeps.
 const ENDED_COUNT_MAX: usize = 50;
 
 /// Copies that are missing or not where they belong.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Left {
     /// So many objects' copies or chunks.
     pub copies: u64,
     /// Their bytes, and [`COPY_BYTES`] for each.
     weight: u64,
+    /// The same by the OSD that leads the PG, which is who moves them.
+    primaries: BTreeMap<OsdId, u64>,
 }
 
 impl Left {
     pub(super) fn of<'a>(pgs: impl Iterator<Item = &'a PgStat>) -> Self {
-        pgs.fold(Self::default(), |left, stat| {
+        let mut left = Self::default();
+        for stat in pgs {
             let number = |value: i64| u64::try_from(value).unwrap_or(0);
             let sum = &stat.stats.sum;
             let copies = number(sum.num_objects_degraded).saturating_add(number(sum.num_objects_misplaced));
+            if copies == 0 {
+                continue;
+            }
             let each = number(sum.num_bytes) / number(sum.num_objects).max(1);
             let weight = copies.saturating_mul(each.saturating_add(COPY_BYTES));
-            Self { copies: left.copies.saturating_add(copies), weight: left.weight.saturating_add(weight) }
-        })
+            left.copies = left.copies.saturating_add(copies);
+            left.weight = left.weight.saturating_add(weight);
+            let primary = stat.acting_primary;
+            if left.primaries.len() < PRIMARIES_COUNT_MAX || left.primaries.contains_key(&primary) {
+                let of_primary = left.primaries.entry(primary).or_default();
+                *of_primary = of_primary.saturating_add(weight);
+            }
+        }
+        left
     }
 }
 
@@ -52,31 +67,27 @@ pub struct Ended {
     pub ended_at: UTime,
 }
 
-/// A recovery under way.
+/// Something that becomes less, and how much of it was done when.
 #[derive(Debug)]
-pub struct Recovery {
-    began: Stamp,
-    /// When it began.
-    pub began_at: UTime,
-    /// What is left.
-    pub left: Left,
+struct Way {
+    left: u64,
     /// What was to be done since it began.
     total: u64,
     /// What was done by then.
     samples: VecDeque<(Stamp, u64)>,
 }
 
-impl Recovery {
-    fn begin(now: Stamp, wall: UTime, left: Left) -> Self {
-        Self { began: now, began_at: wall, left, total: left.weight, samples: [(now, 0)].into() }
+impl Way {
+    fn begin(now: Stamp, left: u64) -> Self {
+        Self { left, total: left, samples: [(now, 0)].into() }
     }
 
     fn done(&self) -> u64 {
-        self.total.saturating_sub(self.left.weight)
+        self.total.saturating_sub(self.left)
     }
 
-    fn sample(&mut self, now: Stamp, left: Left) {
-        self.total = self.total.saturating_add(left.weight.saturating_sub(self.left.weight));
+    fn sample(&mut self, now: Stamp, left: u64) {
+        self.total = self.total.saturating_add(left.saturating_sub(self.left));
         self.left = left;
         let done = self.done();
         if self.samples.back().is_some_and(|(_, before)| *before == done) {
@@ -88,11 +99,53 @@ impl Recovery {
         self.samples.push_back((now, done));
     }
 
+    /// What was done in a second of the last `window`, and until when that is known; `None` when that cannot be told.
+    #[expect(clippy::cast_precision_loss, reason = "an estimate")]
+    fn rate(&self, now: Stamp, window: Duration) -> Option<(f64, Stamp)> {
+        let (newest, done) = *self.samples.back()?;
+        let (oldest, before) = *self.samples.iter().find(|(at, _)| now.since(*at) <= window)?;
+        let (span, gained) = (newest.since(oldest), done.saturating_sub(before));
+        let is_known = span >= SPAN_LEAST && gained > 0 && now.since(newest) <= STALLED_AFTER;
+        is_known.then(|| (gained as f64 / span.as_secs_f64(), newest))
+    }
+}
+
+/// A recovery under way.
+#[derive(Debug)]
+pub struct Recovery {
+    began: Stamp,
+    /// When it began.
+    pub began_at: UTime,
+    /// What is left.
+    pub left: Left,
+    all: Way,
+    /// What each OSD has to move.
+    primaries: BTreeMap<OsdId, Way>,
+}
+
+impl Recovery {
+    fn begin(now: Stamp, wall: UTime, left: Left) -> Self {
+        let all = Way::begin(now, left.weight);
+        let mut recovery =
+            Self { began: now, began_at: wall, left: Left::default(), all, primaries: BTreeMap::new() };
+        recovery.sample(now, left);
+        recovery
+    }
+
+    fn sample(&mut self, now: Stamp, left: Left) {
+        self.all.sample(now, left.weight);
+        self.primaries.retain(|osd, _| left.primaries.contains_key(osd));
+        for (osd, weight) in &left.primaries {
+            self.primaries.entry(*osd).or_insert_with(|| Way::begin(now, *weight)).sample(now, *weight);
+        }
+        self.left = left;
+    }
+
     /// The share that is done, 0 to 1.
     #[must_use]
     #[expect(clippy::cast_precision_loss, reason = "a share for people")]
     pub fn share(&self) -> f64 {
-        self.done() as f64 / self.total.max(1) as f64
+        self.all.done() as f64 / self.all.total.max(1) as f64
     }
 
     /// How long it takes already.
@@ -102,19 +155,21 @@ impl Recovery {
     }
 
     /// How long it will take yet; `None` while that cannot be told, as at its beginning, or when nothing moves.
+    ///
+    /// It ends with the OSD that has the most to move by its rate. One that waits for others will not do so for ever: as fast as the mean of
+    /// all that have something to move each of them is.
     #[must_use]
     #[expect(clippy::cast_precision_loss, reason = "an estimate")]
     pub fn remaining(&self, now: Stamp) -> Option<Duration> {
-        let (newest, done) = *self.samples.back()?;
         let (least, most) = WINDOW;
         let window = (self.lasts(now) / 2).clamp(least, most);
-        let (oldest, before) = *self.samples.iter().find(|(at, _)| now.since(*at) <= window)?;
-        let span = newest.since(oldest);
-        let gained = done.saturating_sub(before);
-        if span < SPAN_LEAST || gained == 0 || now.since(newest) > STALLED_AFTER {
-            return None;
-        }
-        let left = span.as_secs_f64() * self.left.weight as f64 / gained as f64;
+        let (rate, newest) = self.all.rate(now, window)?;
+        let mean = rate / self.primaries.len().max(1) as f64;
+        let of = |way: &Way| {
+            let own = way.rate(now, window).map_or(mean, |(own, _)| own.max(mean));
+            way.left as f64 / own
+        };
+        let left = self.primaries.values().map(of).fold(self.left.weight as f64 / rate, f64::max);
         let left = Duration::try_from_secs_f64(left).ok()?;
         Some(left.saturating_sub(now.since(newest)))
     }
@@ -165,7 +220,7 @@ mod tests {
     }
 
     fn left(mib: u64) -> Left {
-        Left { copies: mib, weight: mib * MIB }
+        Left { copies: mib, weight: mib * MIB, primaries: [(0, mib * MIB)].into() }
     }
 
     /// What is left at each second, and what is foretold then.
@@ -207,6 +262,29 @@ mod tests {
         let (_, told) = run(of, 120);
         assert!(is_within(told[19], 31), "as it went until then");
         assert!((41..120).all(|second| is_within(told[second], 140 - second as u64)), "{told:?}");
+    }
+
+    /// Three OSDs with 20 a second each; one has three times as much as the others.
+    #[test]
+    fn it_ends_with_the_osd_that_has_the_most() {
+        let mut progress = Progress::default();
+        for second in 0..30 {
+            let of = |begin: u64| (begin - second * 20) * MIB;
+            let primaries: BTreeMap<OsdId, u64> = [(0, of(800)), (1, of(800)), (2, of(2400))].into();
+            let left = Left { copies: 1, weight: primaries.values().sum(), primaries };
+            progress.sample(at(second), UTime::default(), second + 1, || left);
+        }
+        let told = progress.recovery.as_ref().and_then(|it| it.remaining(at(29))).map(|left| left.as_secs());
+        assert!(is_within(told, 91), "{told:?}: by the sum it would be 38");
+        // One that waits for the others does what they do once it need not.
+        let mut progress = Progress::default();
+        for second in 0..30 {
+            let primaries: BTreeMap<OsdId, u64> = [(0, (900 - second * 30) * MIB), (1, 900 * MIB)].into();
+            let left = Left { copies: 1, weight: primaries.values().sum(), primaries };
+            progress.sample(at(second), UTime::default(), second + 1, || left);
+        }
+        let told = progress.recovery.as_ref().and_then(|it| it.remaining(at(29))).map(|left| left.as_secs());
+        assert!(is_within(told, 60), "{told:?}");
     }
 
     #[test]

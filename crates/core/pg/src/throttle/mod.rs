@@ -15,14 +15,15 @@
 //!                  |   '----------'
 //!     slow, near:  |
 //!                  v    good window, the bucket ran dry: a tenth more, up to the ceiling
-//!              probing  ----------.      near: no more than this for 10 s
-//!                  |   ^          |      slow: x 0.5, and the ceiling is three tenths below; within 5 s after near or slow: x 0.85
+//!              probing  ----------.      near: the ceiling is here, unless it is below 32 MiB/s
+//!                  |   ^          |      slow: x 0.5, and the ceiling is three tenths below; within 5 s after that: x 0.85
 //!                  |   '----------'      then no judgement for 500 ms: what began before tells of the old rate
 //!                  v
 //!            clients away: no limit; when they come back, the rate is what it was, at least the first one
 //! ```
 //! A window ends after 200 writes or 1 s. Slow is one with more than one in a hundred writes above the limit, near one with as many above
-//! the middle between the limit and what 99 of 100 writes kept to while recovery rested; a single write never is a reason. The limit is the
+//! the middle between the limit and what 99 of 100 writes kept to while recovery rested (nine tenths of the limit where nobody knows that); a
+//! single write never is a reason. The limit is the
 //! target, or a multiple of that, if that is more. So the limit itself is felt only when something changes: who looks for it by trying it out
 //! misses it with each try. The ceiling holds for 10 s; then the rate may go beyond it again. Beside the rate, the parts of one object that
 //! are on their way at a time are small and bounded: one more while they come back before they are near the limit, half when they are above
@@ -49,7 +50,7 @@ const WINDOW_OPERATIONS: u64 = 200;
 const WINDOW: Duration = Duration::from_secs(1);
 /// The rate is cut at most so often.
 const CUT_PAUSE: Duration = Duration::from_millis(500);
-/// So long after a cut writes may be slow for what was moved before it, which the device has yet to do.
+/// So long after a cut to half writes may be slow for what was moved before it, which the device has yet to do.
 const AFTERMATH: Duration = Duration::from_secs(5);
 /// The rate stays below what was too much for so long.
 const CEILING_HOLDS: Duration = Duration::from_secs(10);
@@ -62,7 +63,7 @@ const RESTS: Duration = Duration::from_secs(1);
 /// Where the rate begins when clients come, or recovery.
 const RATE_FIRST: u64 = 32 << 20;
 /// Recovery always gets on, however slow the clients' operations are: slow ones are often not its fault, and a pool
-/// that is degraded for hours is a risk of its own. Sixteen parts per second.
+/// that is degraded for hours is a risk of its own.
 const RATE_MIN: u64 = 8 << 20;
 /// No device of ours is faster.
 const RATE_MAX: u64 = 8 << 30;
@@ -84,8 +85,10 @@ pub struct RecoveryThrottle {
     rate: u64,
     /// The rate has not been too high yet.
     starting: bool,
-    /// A rate below one that was too high, and when that was, if one was.
+    /// The rate is not to go beyond this for a while, and since when.
     ceiling: Option<(u64, Stamp)>,
+    /// When the rate was last cut to half.
+    cut_at: Option<Stamp>,
     bucket: Bucket,
     client_at: Option<Stamp>,
     /// When recovery last moved something that no client waits for.
@@ -136,6 +139,7 @@ impl RecoveryThrottle {
             rate: RATE_FIRST,
             starting: true,
             ceiling: None,
+            cut_at: None,
             bucket: Bucket::default(),
             client_at: None,
             moved_at: None,
@@ -206,8 +210,9 @@ impl RecoveryThrottle {
 
     /// What they take when recovery is about to be too fast.
     fn near(&mut self) -> Duration {
-        let limit = self.limit();
-        (limit + self.calm.p99().min(limit)) / 2
+        let (limit, calm) = (self.limit(), self.calm.p99());
+        // Half of the limit may be usual where nobody knows what is.
+        if calm.is_zero() { limit / 10 * 9 } else { (limit + calm.min(limit)) / 2 }
     }
 
     fn has_clients(&self, now: Stamp) -> bool {
@@ -218,7 +223,7 @@ impl RecoveryThrottle {
     fn begin(&mut self, now: Stamp) {
         if self.rate <= RATE_FIRST {
             (self.rate, self.starting) = (RATE_FIRST, true);
-            self.ceiling = None;
+            (self.ceiling, self.cut_at) = (None, None);
         }
         self.bucket = Bucket { bytes: self.burst(), filled_at: now };
         self.window = Window { began: now, ..Window::default() };
@@ -230,16 +235,19 @@ impl RecoveryThrottle {
         // Early, when those to come cannot make up for it.
         let too_many =
             |count: u64| count > 1 && count * 100 > if ended { operations } else { WINDOW_OPERATIONS };
-        let is_aftermath = self.ceiling.is_some_and(|(_, cut)| now.since(cut) < AFTERMATH);
-        if too_many(slow) && !is_aftermath {
-            self.cut(now, 50, 70);
-        } else if too_many(slow) {
-            self.cut(now, 85, 90);
-        } else if too_many(near) {
-            self.stay(now);
+        if too_many(slow) {
+            if self.cut_at.is_some_and(|at| now.since(at) < AFTERMATH) {
+                self.cut(now, 85, 90);
+            } else {
+                self.cut_at = Some(now);
+                self.cut(now, 50, 70);
+            }
         } else if !ended {
             return;
-        } else if ran_dry && near * 100 <= operations && operations > 0 {
+        } else if too_many(near) && self.rate >= RATE_FIRST {
+            self.starting = false;
+            self.ceiling = Some((self.rate, now));
+        } else if ran_dry && operations > 0 && (near * 100 <= operations || self.rate < RATE_FIRST) {
             self.raise(now);
         }
         self.window = Window { began: now, ..Window::default() };
@@ -253,15 +261,9 @@ impl RecoveryThrottle {
         self.judges_from = now + CUT_PAUSE;
     }
 
-    /// No faster than this, for a while.
-    fn stay(&mut self, now: Stamp) {
-        self.starting = false;
-        self.ceiling = Some((self.rate, now));
-    }
-
     fn raise(&mut self, now: Stamp) {
         let more = self.rate + if self.starting { self.rate / 4 } else { self.rate / 10 };
-        let ceiling = self.ceiling.filter(|(_, cut)| now.since(*cut) < CEILING_HOLDS);
+        let ceiling = self.ceiling.filter(|(_, since)| now.since(*since) < CEILING_HOLDS);
         self.set_rate(now, ceiling.map_or(more, |(ceiling, _)| more.min(ceiling.max(self.rate))));
     }
 

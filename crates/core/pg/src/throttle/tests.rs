@@ -100,6 +100,24 @@ fn writes_that_come_near_the_limit_are_a_reason_to_go_no_faster() {
 }
 
 #[test]
+fn slow_writes_count_whatever_others_are_near() {
+    let mut throttle = throttle();
+    throttle.client_op(START, None);
+    let near = TARGET / 20 * 19;
+    let spent = |n| match n {
+        n if n % 33 == 5 => TARGET * 2,
+        n if n % 5 == 0 => near,
+        _ => WELL,
+    };
+    let (now, _) = writes_of(&mut throttle, START, WINDOW_OPERATIONS, spent);
+    assert_eq!(throttle.rate(now), Some(RATE_FIRST / 100 * 50));
+    // Below the first rate what is only near is no reason to stay there.
+    let (now, _) = writes_of(&mut throttle, now, 60_000, |_| near);
+    assert_eq!(throttle.rate(now).map(|rate| rate >= RATE_FIRST), Some(true));
+    assert!(throttle.rate(now) < Some(RATE_FIRST / 10 * 12), "{:?}", throttle.rate(now));
+}
+
+#[test]
 fn a_single_slow_write_is_no_reason() {
     let mut throttle = throttle();
     throttle.client_op(START, None);

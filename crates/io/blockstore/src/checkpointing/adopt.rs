@@ -32,16 +32,17 @@ impl BlockStore {
             if self.table.onodes.is_mutable(&id) {
                 // From here on a change of it need not copy any more.
                 drop(onode);
-                self.adopt_in_live(id, &homes, checkpoint.period);
+                adopted += self.adopt_in_live(id, &homes, checkpoint.period);
             } else if let Some(onode) = onode {
-                self.adopt_all(id, onode, &homes, checkpoint.period);
+                adopted += self.adopt_all(id, onode, &homes, checkpoint.period);
             }
         }
         true
     }
 
-    /// The object is as it was at the cut.
-    fn adopt_all(&mut self, id: u64, mut onode: Arc<Onode>, homes: &[Home], period: Period) {
+    /// The object is as it was at the cut. Gives the number of its pages that are clean now.
+    fn adopt_all(&mut self, id: u64, mut onode: Arc<Onode>, homes: &[Home], period: Period) -> usize {
+        let mut count = 0;
         let space = &mut self.table.space;
         if !homes.is_empty() || onode.blocks.is_to_settle(period) {
             let blocks = Arc::make_mut(&mut Arc::make_mut(&mut onode).blocks);
@@ -53,14 +54,16 @@ impl BlockStore {
                 }
             }
             let clean = blocks.settle(period);
+            count = clean.len();
             self.table.keep_pages(id, clean);
         }
         self.table.keep_clean(id, onode);
+        count
     }
 
     /// The object was changed since the cut, or removed: its slots point home if they are still the same. A clone made
-    /// since the cut keeps the block in memory until the next checkpoint.
-    fn adopt_in_live(&mut self, id: u64, homes: &[Home], period: Period) {
+    /// since the cut keeps the block in memory until the next checkpoint. Gives the number of its pages that are clean now.
+    fn adopt_in_live(&mut self, id: u64, homes: &[Home], period: Period) -> usize {
         let (Table { onodes, space, .. }, planted) = (&mut self.table, self.options.planted);
         let same =
             |slot: &Slot, home: &Home| matches!(slot, Slot::Memory(dirty) if Arc::ptr_eq(dirty, &home.dirty));
@@ -95,7 +98,9 @@ impl BlockStore {
                 base.into_iter().for_each(|base| space.alloc.base_was_released_early(base));
             }
         }
+        let count = clean.len();
         self.table.keep_pages(id, clean);
+        count
     }
 
     /// Lets go of the small values that the KV store has now.

@@ -68,9 +68,15 @@ fn ask(mut server: UnixStream) -> io::Result<u8> {
     Ok(status[0])
 }
 
+/// Status of a call that was not served: no `ceph` exits with it, and no script may take it for a refusal (`nok`).
+const NOT_SERVED: u8 = 199;
+
 fn main() -> ExitCode {
     match connect() {
-        Some(server) => ask(server).map_or(ExitCode::from(255), ExitCode::from),
+        Some(server) => ExitCode::from(ask(server).unwrap_or_else(|error| {
+            let _closed = writeln!(io::stderr(), "ceph was not served: {error}");
+            NOT_SERVED
+        })),
         None => {
             // Returns only if it fails.
             let _error = Command::new(STOCK).args(std::env::args_os().skip(1)).exec();
