@@ -1,5 +1,6 @@
 //! [`Onode`]: what the store knows of one object, and how a checkpoint keeps it in the KV store.
 
+use crate::BLOCK;
 use crate::block_page;
 use crate::blocks::{Blocks, INLINE_PAGE};
 use crate::device::{DeviceBlock, Run};
@@ -7,7 +8,6 @@ use crate::memtable::Weigh;
 use crate::page::{PAGE_BLOCKS, PAGES_END};
 use crate::page_set::{PageRun, PageSet};
 use crate::slot::Slot;
-use crate::table::BLOCK_U64;
 use nacre_buf::{ByteStr, Bytes};
 use nacre_denc::{DecodeError, Reader, Writer};
 use nacre_types::{HObject, SpgId};
@@ -219,7 +219,7 @@ impl OwnRecord {
 
 /// The number behind the last page that an object of so many bytes may have.
 fn pages_end(size: u64) -> u32 {
-    let pages = size.div_ceil(BLOCK_U64).div_ceil(PAGE_BLOCKS.into());
+    let pages = size.div_ceil(BLOCK as u64).div_ceil(PAGE_BLOCKS.into());
     u32::try_from(pages).unwrap_or(PAGES_END).min(PAGES_END)
 }
 
@@ -282,7 +282,7 @@ mod tests {
         assert!(OwnRecord::decode(5, value.clone()).is_ok_and(|own| own.has_page_records()));
         assert!(Onode::decode(5, value.slice(..value.len() - 3), &pages).is_err());
         assert!(Onode::decode(5, value, &pages[1..]).is_err(), "a page is missing");
-        let short = Onode { size: 31 * u64::from(PAGE_BLOCKS) * BLOCK_U64, ..onode };
+        let short = Onode { size: 31 * u64::from(PAGE_BLOCKS) * BLOCK as u64, ..onode };
         assert!(OwnRecord::decode(5, short.encode(&first)).is_err(), "a page behind the end");
     }
 

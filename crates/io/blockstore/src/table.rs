@@ -43,7 +43,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-pub(crate) const BLOCK_U64: u64 = BLOCK as u64;
+const BLOCK_U64: u64 = BLOCK as u64;
 
 /// The objects of one PG.
 #[derive(Debug, Default)]
