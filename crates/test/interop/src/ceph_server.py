@@ -7,6 +7,7 @@ folder's path to standard output, and removes it when standard input ends.
 A call is four bytes, little endian, with the descriptors of standard input, output and errors; then as many bytes: the number of arguments,
 the arguments, the working folder and the environment, each with a NUL behind it. The answer is a byte, the exit status.
 """
+import io
 import os
 import select
 import shutil
@@ -61,7 +62,9 @@ def run(code, connection, length):
     os.environb.clear()
     os.environb.update(variable.split(b"=", 1) for variable in variables)
     sys.argv = [CEPH] + [os.fsdecode(argument) for argument in arguments]
-    sys.stdin, sys.stdout = open(0), open(1, "w")
+    unbuffered = bool(os.environ.get("PYTHONUNBUFFERED"))
+    sys.stdin = open(0)
+    sys.stdout = io.TextIOWrapper(open(1, "wb", buffering=0 if unbuffered else -1), write_through=unbuffered)
     sys.stderr = open(2, "w", buffering=1, errors="backslashreplace")
     threading.Thread(target=end_with, args=(connection,), daemon=True).start()
     try:

@@ -16,12 +16,20 @@ const TIMED_OUT: i32 = 124;
 /// Begins every script. `set -e` does not see that `! program` went wrong; `nok program` does, and takes no call of `ceph` that was not served
 /// (`bin/ceph_call.rs`) for a refusal. `until_true SECONDS SCRIPT` waits for a
 /// script to end well, which knows the functions that the whole one does; a `grep -q` in it may end before what it reads from. It looks less
-/// often the longer it waits: each `ceph` is a fifth of a second of a processor that the cluster could use.
+/// often the longer it waits: each `ceph` is time of a processor that the cluster could use. `free_port` is one on which nobody listens, and
+/// none that an outgoing connection gets (`ports`).
 const PRELUDE: &str = r#"
 nok() {
   local status=0
   "$@" >/dev/null 2>&1 || status=$?
   if [ $status = 0 ] || [ $status = 199 ]; then echo "should have failed, but ended with $status: $*" >&2; exit 1; fi
+}
+free_port() {
+  /usr/bin/python3 -c 'import random, socket
+while True:
+  port = random.randrange(20000, 32000)
+  try: socket.socket().bind(("127.0.0.1", port)); print(port); break
+  except OSError: pass'
 }
 until_true() {
   local end=$((SECONDS + $1)) pause=1

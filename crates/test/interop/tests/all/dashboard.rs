@@ -3,9 +3,8 @@
 use nacre_interop::{Cluster, Shell};
 use std::path::Path;
 
-/// `page`: where it is; `api WHAT`: a part of it. `free_port` as elsewhere.
+/// `page`: where it is; `api WHAT`: a part of it.
 const TOOLS: &str = r#"
-free_port() { /usr/bin/python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'; }
 page() { ceph mgr services | jq -er .dashboard; }
 api() { curl -sS --max-time 10 "$(page)api/$1"; }
 status() { curl -sS --max-time 10 -o /dev/null -w '%{http_code}\n' "$@"; }

@@ -310,7 +310,7 @@ fn up_starts_a_radosgw_and_a_metadata_server_beside_the_cluster() {
     let Some(cluster) = Cluster::start_processes(1) else { return };
     let script = r#"
         D=$PWD/c; UP=; CHILDREN=; trap 'kill -9 $UP $(cat $D/run/*.pid 2>/dev/null) 2>/dev/null || :' EXIT
-        PORT=$(/usr/bin/python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
+        PORT=$(free_port)
         up() { setsid $NACRE up --dir $D --osds 3 --osd-size 1G --rgw $PORT --mds "$@" > up.out 2>&1 < /dev/null & UP=$!; }
         ready() {
             for try in $(seq 600); do grep -q '^ready in' up.out && break; kill -0 $UP || { cat up.out; return 1; }; sleep 0.1; done

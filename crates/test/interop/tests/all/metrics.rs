@@ -6,9 +6,8 @@ use serde_json::Value;
 use std::path::Path;
 use std::time::Duration;
 
-/// `free_port`; `metrics_at PORT`: has metrics shown there; `metric NAME`: the value of a sample, as in the page.
+/// `metrics_at PORT`: has metrics shown there; `metric NAME`: the value of a sample, as in the page.
 const TOOLS: &str = r#"
-free_port() { /usr/bin/python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'; }
 metrics_at() {
   ceph config set mgr mgr/prometheus/server_port $1
   until_true 20 "ceph mgr services | jq -e '.prometheus == \"http://127.0.0.1:$1/\"'"

@@ -4,7 +4,6 @@ use nacre_interop::{Cluster, Shell};
 
 /// What the scripts share: ports of their own, monitors as processes, and a client that sets and gets a key all the time.
 const HEAD: &str = r#"
-port() { /usr/bin/python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'; }
 STARTED=; trap 'kill -9 $STARTED 2>/dev/null || :' EXIT
 run_mon() { setsid $NACRE mon --dir $DIR --name $1 >> $DIR/log/mon.$1.log 2>&1 < /dev/null & STARTED="$STARTED $!"; }
 pid_of() { cat $DIR/run/$([ $1 = a ] && echo mon || echo mon.$1).pid; }
@@ -53,9 +52,9 @@ fn a_cluster_of_one_monitor_becomes_one_of_three_and_outlives_the_first() {
         r#"
         command_on
         # With the stock tool first, or without it.
-        B=$(port); ceph mon add b 127.0.0.1:$B
+        B=$(free_port); ceph mon add b 127.0.0.1:$B
         $NACRE mon join --dir $DIR --name b; run_mon b; quorum a,b
-        $NACRE mon join --dir $DIR --name c --addr 127.0.0.1:$(port); run_mon c; quorum a,b,c
+        $NACRE mon join --dir $DIR --name c --addr 127.0.0.1:$(free_port); run_mon c; quorum a,b,c
         ceph mon dump -f json | jq -e '.epoch == 4 and (.mons | map(.name)) == ["a", "b", "c"]'
         ceph config set mon mon_data_avail_warn 0; ceph health | grep HEALTH_OK
         paused 1 'two monitors were added'
@@ -116,7 +115,7 @@ fn what_cannot_join_says_why_in_a_line() {
             local WANT=$1; shift; if "$@" > refused.out 2>&1; then cat refused.out; return 1; fi
             [ $(wc -l < refused.out) = 1 ]; grep -q "$WANT" refused.out || { cat refused.out; return 1; }
         }
-        join() { $NACRE mon join --name z --addr 127.0.0.1:$(port) --dir $1; }
+        join() { $NACRE mon join --name z --addr 127.0.0.1:$(free_port) --dir $1; }
         mkdir -m 700 other; refused 'copy it from a machine of the cluster' join other
         cp $DIR/ceph.conf $DIR/keyring other/
         # Another cluster's key, another cluster's monitors, nobody.
@@ -155,7 +154,7 @@ fn a_cluster_begins_anew_from_the_store_of_one_monitor() {
         # The one that comes back with its old store ends, and says what to do; then it joins.
         mv old $DIR/mon.c
         if timeout 20 $NACRE mon --dir $DIR --name c > c.out 2>&1; then false; fi; grep -q 'was made anew from another monitor' c.out || { cat c.out; false; }
-        rm -r $DIR/mon.c; $NACRE mon join --dir $DIR --name c --addr 127.0.0.1:$(port); run_mon c; quorum b,c"#,
+        rm -r $DIR/mon.c; $NACRE mon join --dir $DIR --name c --addr 127.0.0.1:$(free_port); run_mon c; quorum b,c"#,
     );
     eprint!("{said}");
 }
@@ -167,12 +166,12 @@ fn monitors_move_while_they_run_and_while_they_do_not() {
         &cluster.shell(),
         r#"
         command_on; forget_pause
-        TO=$(port); $NACRE mon move --dir $DIR --name b 127.0.0.1:$TO
+        TO=$(free_port); $NACRE mon move --dir $DIR --name b 127.0.0.1:$TO
         ceph mon dump -f json | jq -e ".mons[] | select(.name == \"b\") | .public_addr == \"127.0.0.1:$TO/0\""
         sleep 3; quorum a,b,c; paused 1 'a monitor moved'; command_off
         sed "s/^mon host.*/mon host = v2:127.0.0.1:$TO/" $CEPH_CONF > b.conf; CEPH_CONF=$PWD/b.conf ceph mon stat
         # All of them elsewhere.
-        A=$(port); B=$(port); C=$(port)
+        A=$(free_port); B=$(free_port); C=$(free_port)
         for NAME in a b c; do PID=$(pid_of $NAME); kill $PID; ended $PID; done
         for NAME in a b c; do $NACRE mon set-addrs --dir $DIR --name $NAME a=127.0.0.1:$A b=127.0.0.1:$B c=127.0.0.1:$C; done
         for NAME in a b c; do run_mon $NAME; done

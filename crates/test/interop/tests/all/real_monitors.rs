@@ -2,10 +2,9 @@
 //!
 //! Needs Debian's ceph-mon, ceph-mgr and ceph-osd, which `test/packages` installs, and fails without them.
 
-use nacre_interop::{Scratch, Shell, binary};
+use nacre_interop::{Scratch, Shell, binary, free_ports};
 use std::collections::BTreeMap;
 use std::fs;
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -62,12 +61,6 @@ struct Ceph {
     shell: Shell,
     started: Instant,
     scratch: Scratch,
-}
-
-fn free_ports(count: usize) -> Vec<u16> {
-    let held: Vec<TcpListener> =
-        (0..count).map(|_| TcpListener::bind("127.0.0.1:0").expect("a free port")).collect();
-    held.iter().map(|socket| socket.local_addr().expect("bound").port()).collect()
 }
 
 impl Ceph {

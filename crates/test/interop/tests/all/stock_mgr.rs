@@ -158,9 +158,9 @@ fn modules_work_by_themselves() {
         [ $(writes counters.later) -gt $(writes counters) ]
         timeout 60 rbd perf image iostat rbd --iterations 1 | grep -q load
         # What all clients do.
-        (timeout 10 ceph iostat || true) | awk -F'|' '$6 + 0 > 0 { found = 1 } END { exit !found }'
+        (PYTHONUNBUFFERED=1 timeout 10 ceph iostat || true) | awk -F'|' '$6 + 0 > 0 { found = 1 } END { exit !found }'
         # The same for Prometheus, with the counters of the OSDs.
-        port=$(/usr/bin/python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
+        port=$(free_port)
         ceph config set mgr mgr/prometheus/server_addr 127.0.0.1; ceph config set mgr mgr/prometheus/server_port $port
         ceph config set mgr mgr/prometheus/scrape_interval 2; ceph config set mgr mgr/prometheus/rbd_stats_pools rbd
         ceph mgr module enable prometheus; until_true 120 "ceph mgr services | jq -e .prometheus"
