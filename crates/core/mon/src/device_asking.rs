@@ -2,14 +2,17 @@
 //!
 //! Ceph's manager asks all daemons one after the other, once a day. Here the monitor that leads asks one OSD of each device, which answers when
 //! `smartctl` has: at most eight devices in a second and one of an OSD at a time, so that a thousand OSDs that start together are asked within
-//! two minutes and never at once. A device is due when what it said last is older than `mgr/devicehealth/scrape_frequency`, whoever led then;
-//! when an OSD boots, which it may do because of its device, after an hour; and when an operator wants it.
+//! two minutes and never at once; first those that were not asked for the longest. A device is due when what it said last is older than
+//! `mgr/devicehealth/scrape_frequency`, or than an hour where it said that something is wrong, whoever led then; when an OSD boots, which it
+//! may do because of its device, after an hour; and when an operator wants it. After an error the next OSD of the device is asked. A device
+//! that several hosts name is not asked: it would be several ([`Device::ambiguity`]).
 
+use crate::device_faults::faults;
 use crate::device_module::{
     ENABLE_MONITORING, RETENTION_PERIOD, RETENTION_PERIOD_S, SCRAPE_FREQUENCY, SCRAPE_FREQUENCY_S,
     SCRAPE_FREQUENCY_S_MIN, WARN_THRESHOLD, WARN_THRESHOLD_S,
 };
-use crate::device_samples::Sample;
+use crate::device_samples::{DEVICES_COUNT_MAX, Sample};
 use crate::device_scrapes::{DeviceScrapes, RETRY};
 use crate::devices::{self, Device};
 use crate::event::SessionId;
@@ -17,10 +20,10 @@ use crate::mon::{Cx, Mon};
 use crate::session::Session;
 use crate::state::State;
 use nacre_buf::Bytes;
-use nacre_msg::{DEVICE_ERROR_BYTES_MAX, DEVICE_ID_BYTES_MAX, DeviceHealthReport, DeviceHealthWanted};
+use nacre_msg::{DEVICE_ERROR_BYTES_MAX, DEVICE_JSON_BYTES_MAX, DeviceHealthReport, DeviceHealthWanted};
 use nacre_types::{OsdId, Stamp};
 use serde_json::{Map, Value};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// Devices that are asked in one second.
@@ -29,6 +32,8 @@ pub(crate) const ASKED_PER_TICK_MAX: usize = 8;
 const PATIENCE: Duration = Duration::from_secs(30);
 /// An OSD that boots is not asked again about devices that said something since.
 const FRESH: Duration = Duration::from_secs(3600);
+/// A device that said that something is wrong is asked again then, unless `scrape_frequency` is less: health is to say when it is over.
+const FAULTY: Duration = Duration::from_secs(3600);
 
 /// Whether devices are asked, and health speaks of what they say. A stock manager does both itself.
 pub(crate) fn is_enabled(state: &State) -> bool {
@@ -60,10 +65,10 @@ fn shown(text: &str) -> String {
     if line.is_empty() { "its OSD does not say why".to_owned() } else { line }
 }
 
-/// What is not a JSON object is nothing that `smartctl` said.
+/// What is too long, or no JSON object, is nothing that an OSD of ours says.
 fn checked(json: Bytes) -> Bytes {
-    let is_object = serde_json::from_slice::<Map<String, Value>>(&json).is_ok();
-    if is_object { json } else { Bytes::new() }
+    let is_object = || serde_json::from_slice::<Map<String, Value>>(&json).is_ok();
+    if json.len() <= DEVICE_JSON_BYTES_MAX && is_object() { json } else { Bytes::new() }
 }
 
 impl Mon {
@@ -98,12 +103,15 @@ impl Mon {
         let (state, scrapes) = (&self.state, &self.state.device_scrapes);
         let is_due = |id: &&String| is_enabled && !scrapes.is_wanted(id) && state.is_device_due(id, now);
         let due = devices.keys().filter(is_due);
+        let all = scrapes.wanted().chain(due).filter(|id| scrapes.may_ask(id, now));
+        let with_devices = all.filter_map(|id| Some((id, devices.get(id)?)));
+        let mut all: Vec<(&String, &Device)> =
+            with_devices.filter(|(_, device)| device.ambiguity().is_none()).collect();
+        all.sort_by_key(|(id, _)| (!scrapes.is_wanted(id), scrapes.asked_at(id)));
         let mut busy = scrapes.busy();
         let mut orders = Vec::new();
-        for id in scrapes.wanted().chain(due).filter(|id| scrapes.may_ask(id, now)) {
-            let osds = devices.get(id).into_iter().flat_map(|device| &device.osds);
-            let mut idle = osds.filter(|osd| state.osd.map().is_up(**osd) && !busy.contains(osd));
-            if let Some((osd, session)) = idle.find_map(|osd| Some((*osd, self.asker(*osd)?))) {
+        for (id, device) in all {
+            if let Some((osd, session)) = self.idle_osd(id, device, &busy) {
                 busy.insert(osd);
                 orders.push((id.clone(), osd, session));
             }
@@ -112,6 +120,19 @@ impl Mon {
             }
         }
         orders
+    }
+
+    /// The first OSD of a device that can be asked and is not busy; after one that could not ask it the next comes first.
+    fn idle_osd(&self, id: &str, device: &Device, busy: &BTreeSet<OsdId>) -> Option<(OsdId, SessionId)> {
+        let (before, after): (Vec<OsdId>, Vec<OsdId>) = match self.state.device_scrapes.failed(id) {
+            Some(failed) => device.osds.iter().partition(|osd| **osd <= failed),
+            None => (Vec::new(), device.osds.iter().copied().collect()),
+        };
+        let mut idle = after.into_iter().chain(before);
+        idle.find_map(|osd| {
+            let may_ask = self.state.osd.map().is_up(osd) && !busy.contains(&osd);
+            Some((osd, self.asker(osd).filter(|_| may_ask)?))
+        })
     }
 
     /// The session of an OSD that can be asked: it has subscribed to being asked, which nothing else serves.
@@ -131,6 +152,11 @@ impl Mon {
         let Some(health) = health else {
             return self.state.device_scrapes.set_error(&device, Some(shown(&error)));
         };
+        if !self.state.has_room_for_samples(&device) {
+            let error =
+                format!("the monitors keep what {DEVICES_COUNT_MAX} devices say, and there are more in use");
+            return self.state.device_scrapes.set_error(&device, Some(error));
+        }
         self.state.device_scrapes.set_error(&device, None);
         let retention = retention_period(&self.state);
         self.state.device_samples.note(&device, Sample { at: cx.wall, health }, checked(json), retention);
@@ -139,12 +165,23 @@ impl Mon {
 
 impl State {
     fn is_device_due(&self, device: &str, now: Stamp) -> bool {
-        let (frequency, scrapes) = (scrape_frequency(self), &self.device_scrapes);
+        let (newest, scrapes) = (self.device_samples.newest(device), &self.device_scrapes);
+        let is_faulty = newest.is_some_and(|sample| !faults(&sample.health).is_empty());
+        let frequency = scrape_frequency(self);
+        let frequency = if is_faulty { frequency.min(FAULTY) } else { frequency };
         // A sample of a time that is still to come is of a clock that was wrong.
         let is_recent = |sample: &Sample| sample.at <= self.wall && self.wall.since(sample.at) < frequency;
-        let is_old = !self.device_samples.newest(device).is_some_and(is_recent);
+        let is_old = !newest.is_some_and(is_recent);
         let is_time = is_old && !scrapes.was_asked_within(frequency.min(RETRY), device, now);
-        device.len() <= DEVICE_ID_BYTES_MAX && (is_time || scrapes.is_stale(device))
+        is_time || scrapes.is_stale(device)
+    }
+
+    /// Whether samples of a device can be kept, perhaps in the place of one that nobody uses any more.
+    fn has_room_for_samples(&mut self, device: &str) -> bool {
+        self.device_samples.has_room(device) || {
+            let used = devices::devices(self);
+            self.device_samples.make_room(|id| used.contains_key(id))
+        }
     }
 
     /// An OSD has booted, perhaps because of a device: they are asked, unless they were not long ago.
@@ -153,7 +190,7 @@ impl State {
             return;
         }
         let Some(facts) = self.osd.shared_metadata(osd).cloned() else { return };
-        for (_, device) in devices::named(&facts).filter(|(_, id)| id.len() <= DEVICE_ID_BYTES_MAX) {
+        for (_, device) in devices::named(&facts) {
             let newest = self.device_samples.newest(device);
             if newest.is_none_or(|sample| self.wall.since(sample.at) >= FRESH) {
                 self.device_scrapes.make_stale(device);

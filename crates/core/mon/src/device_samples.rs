@@ -9,9 +9,9 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 const TABLE: &str = "device-health";
-/// Devices that are remembered. One more, and that which said nothing for the longest is forgotten.
-pub(crate) const DEVICES_COUNT_MAX: usize = 2000;
-/// Samples of one device: half a year of one a day. One more, and the oldest is forgotten.
+/// Devices that are remembered, of some 30 KiB at most. For one more a device that nobody uses is forgotten; none that is in use.
+pub(crate) const DEVICES_COUNT_MAX: usize = 5000;
+/// Samples of one device: half a year of one a day. One more, and of earlier days only the last stays; then the oldest is forgotten.
 const SAMPLES_COUNT_MAX: usize = 200;
 
 /// What a device said at one time.
@@ -96,16 +96,15 @@ impl DeviceSamples {
     }
 
     /// A device says something; samples that are older than `retention` go, and those of a time that is still to come. JSON beyond its limit
-    /// is not kept.
+    /// is not kept. There is room for it: [`DeviceSamples::has_room`].
     pub(crate) fn note(&mut self, device: &str, sample: Sample, json: Bytes, retention: Duration) {
-        if !self.known.contains_key(device) && self.known.len() >= DEVICES_COUNT_MAX {
-            self.forget_oldest();
-        }
+        assert!(self.has_room(device), "whoever notes has looked for room, or made it");
         let record = self.known.entry(device.to_owned()).or_default();
         record.samples.retain(|old| old.at < sample.at && sample.at.since(old.at) <= retention);
         record.samples.push(sample);
-        let surplus = record.samples.len().saturating_sub(SAMPLES_COUNT_MAX);
-        record.samples.drain(..surplus);
+        if record.samples.len() > SAMPLES_COUNT_MAX {
+            thin_out(&mut record.samples);
+        }
         record.json = if json.len() <= DEVICE_JSON_BYTES_MAX { json } else { Bytes::new() };
         self.changes.put(TABLE, device, record.to_bytes());
     }
@@ -118,11 +117,16 @@ impl DeviceSamples {
         old.iter().for_each(|device| self.forget(device));
     }
 
-    fn forget_oldest(&mut self) {
-        let oldest = self.iter().min_by_key(|(_, newest)| newest.at).map(|(device, _)| device.to_owned());
-        if let Some(device) = oldest {
-            self.forget(&device);
-        }
+    /// Whether something can be noted of this device.
+    pub(crate) fn has_room(&self, device: &str) -> bool {
+        self.known.contains_key(device) || self.known.len() < DEVICES_COUNT_MAX
+    }
+
+    /// Of the devices that nobody uses that which said nothing for the longest is forgotten. False where all are in use.
+    pub(crate) fn make_room(&mut self, is_used: impl Fn(&str) -> bool) -> bool {
+        let unused = self.iter().filter(|(device, _)| !is_used(device));
+        let oldest = unused.min_by_key(|(_, newest)| newest.at).map(|(device, _)| device.to_owned());
+        oldest.map(|device| self.forget(&device)).is_some()
     }
 
     fn forget(&mut self, device: &str) {
@@ -142,6 +146,18 @@ impl DeviceSamples {
     pub(crate) fn flush(&mut self, batch: &mut Batch) {
         batch.append(&mut self.changes);
     }
+}
+
+/// Of earlier days than the newest sample's the last sample stays, so that one that is asked each hour keeps its history; and of what is
+/// left the newest that there is room for.
+fn thin_out(samples: &mut Vec<Sample>) {
+    let days: Vec<u32> = samples.iter().map(|sample| sample.at.sec / 86_400).collect();
+    let today = days.last().copied();
+    let mut next = days.iter().skip(1);
+    let mut is_last = days.iter().map(|day| Some(*day) == today || next.next() != Some(day));
+    samples.retain(|_| is_last.next() == Some(true));
+    let surplus = samples.len().saturating_sub(SAMPLES_COUNT_MAX);
+    samples.drain(..surplus);
 }
 
 #[cfg(test)]
@@ -199,13 +215,29 @@ mod tests {
             (record.samples.len(), record.samples[0], record.json.len()),
             (SAMPLES_COUNT_MAX, sample(8), 0)
         );
-        for device in 0..DEVICES_COUNT_MAX {
+        for device in 1..DEVICES_COUNT_MAX {
             samples.note(&device.to_string(), sample(1000), Bytes::new(), DAY);
         }
-        assert_eq!(
-            (samples.iter().count(), samples.record("a")),
-            (DEVICES_COUNT_MAX, None),
-            "the oldest went"
-        );
+        assert!(samples.has_room("a") && samples.has_room("7") && !samples.has_room("b"));
+        assert!(!samples.make_room(|_| true) && !samples.has_room("b"), "none that is in use goes");
+        assert!(samples.make_room(|device| device == "1") && samples.has_room("b"));
+        samples.note("b", sample(1000), Bytes::new(), DAY);
+        assert_eq!(samples.iter().count(), DEVICES_COUNT_MAX);
+        assert!(samples.record("a").is_none() && samples.record("1").is_some(), "the oldest went");
+    }
+
+    #[test]
+    fn a_device_that_is_asked_each_hour_keeps_its_history_of_days() {
+        let mut samples = DeviceSamples::default();
+        let at =
+            |hour: u32| Sample { at: UTime { sec: hour * 3600, nsec: 0 }, health: DeviceHealth::default() };
+        for hour in (24..24 * 150).step_by(24).chain(24 * 150..24 * 160 + 7) {
+            samples.note("a", at(hour), Bytes::new(), DAY * 10_000);
+        }
+        let record = samples.record("a").expect("known");
+        assert!(record.samples.len() <= SAMPLES_COUNT_MAX);
+        assert_eq!((record.samples[0], record.samples[148]), (at(24), at(24 * 149)));
+        assert_eq!(record.samples[149], at(24 * 150 + 23), "of a day that is over the last");
+        assert_eq!(record.newest(), Some(&at(24 * 160 + 6)));
     }
 }

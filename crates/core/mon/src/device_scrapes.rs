@@ -19,8 +19,10 @@ const PRUNE_INTERVAL: Duration = Duration::from_secs(3600);
 pub(crate) struct DeviceScrapes {
     /// Who was asked about a device and has not answered, and when.
     under_way: BTreeMap<String, (OsdId, Stamp)>,
-    /// When devices were asked last.
-    asked: BTreeMap<String, Stamp>,
+    /// OSDs that nobody waits for any more, by the device that they were asked about: what one says yet is news all the same.
+    late: BTreeMap<String, OsdId>,
+    /// Which OSD was asked about a device last, and when.
+    asked: BTreeMap<String, (OsdId, Stamp)>,
     /// Devices that are to be asked although they are not due, and since when.
     wanted: BTreeMap<String, Stamp>,
     /// Devices of OSDs that have booted since they said something: they are due.
@@ -79,7 +81,18 @@ impl DeviceScrapes {
 
     /// Whether a device was asked within this time.
     pub(crate) fn was_asked_within(&self, span: Duration, device: &str, now: Stamp) -> bool {
-        self.asked.get(device).is_some_and(|asked| now.since(*asked) < span)
+        self.asked_at(device).is_some_and(|asked| now.since(asked) < span)
+    }
+
+    /// When a device was asked last.
+    pub(crate) fn asked_at(&self, device: &str) -> Option<Stamp> {
+        self.asked.get(device).map(|(_, at)| *at)
+    }
+
+    /// The OSD that could not ask the device the last time: the next one may.
+    pub(crate) fn failed(&self, device: &str) -> Option<OsdId> {
+        let (osd, _) = self.asked.get(device)?;
+        self.errors.contains_key(device).then_some(*osd)
     }
 
     /// Whether a device may be asked at all now.
@@ -96,14 +109,17 @@ impl DeviceScrapes {
     pub(crate) fn begin(&mut self, device: &str, osd: OsdId, now: Stamp) {
         self.wanted.remove(device);
         self.stale.remove(device);
-        self.asked.insert(device.to_owned(), now);
+        self.late.remove(device);
+        self.asked.insert(device.to_owned(), (osd, now));
         self.under_way.insert(device.to_owned(), (osd, now));
     }
 
-    /// An OSD answers. True when it was this one that was asked about the device.
+    /// An OSD answers. True when it was this one that was asked about the device last, and has not answered yet. It may take longer than
+    /// anybody waits for it: an option that is set for it alone is not known here.
     pub(crate) fn end(&mut self, device: &str, osd: OsdId) -> bool {
         let is_asked = self.under_way.get(device).is_some_and(|(asked, _)| *asked == osd);
-        is_asked && self.under_way.remove(device).is_some()
+        let is_late = self.late.get(device) == Some(&osd);
+        is_asked && self.under_way.remove(device).is_some() || is_late && self.late.remove(device).is_some()
     }
 
     /// True once in a while: devices that nobody uses are to be looked for.
@@ -117,15 +133,17 @@ impl DeviceScrapes {
 
     /// What has waited for too long fails, and what is not there any more is forgotten.
     pub(crate) fn expire(&mut self, now: Stamp, patience: Duration, is_used: impl Fn(&str) -> bool) {
-        let Self { under_way, asked, wanted, stale, errors, .. } = self;
+        let Self { under_way, late, asked, wanted, stale, errors, .. } = self;
         let mut fail = |device: &str, error: String| drop(errors.insert(device.to_owned(), error));
         under_way.retain(|device, (osd, since)| {
             let is_late = now.since(*since) > patience;
             if is_late {
                 fail(device, format!("osd.{osd} has not answered within {} s", patience.as_secs()));
+                late.insert(device.clone(), *osd);
             }
             !is_late
         });
+        late.retain(|device, _| is_used(device));
         wanted.retain(|device, since| {
             let is_late = now.since(*since) > WANTED_FOR;
             if is_late {

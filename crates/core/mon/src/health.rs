@@ -7,7 +7,7 @@
 mod autoscale_checks;
 mod crash_checks;
 pub(crate) mod device_checks;
-pub(crate) mod device_health_checks;
+mod device_health_checks;
 mod map_checks;
 mod mds_checks;
 mod mgr_checks;

@@ -28,6 +28,7 @@ mod crashes;
 mod dashboard_login;
 mod dashboard_module;
 mod device_asking;
+mod device_faults;
 mod device_module;
 mod device_samples;
 mod device_scrapes;

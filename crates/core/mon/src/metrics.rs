@@ -64,7 +64,7 @@ fn devices(state: &State) -> Vec<DeviceView> {
         return Vec::new();
     }
     let at_places = |(id, device): (&String, &Device)| {
-        let health = state.device_samples.newest(id).map(|newest| newest.health);
+        let health = crate::devices::newest(state, id, device).map(|newest| newest.health);
         let view = |(host, name): &(String, String)| {
             Some(DeviceView { id: id.clone(), host: host.clone(), name: name.clone(), health: health? })
         };

@@ -4,6 +4,7 @@
 //! v16.2.15.
 
 mod health;
+mod smartctl;
 
 use crate::command_reply::{Failure, reply};
 use crate::shard_msg::ShardMsg;
@@ -13,18 +14,9 @@ use nacre_pg::SessionId;
 use nacre_service::MailboxSender;
 use nacre_types::Errno;
 use serde_json::{Map, Value, json};
+use smartctl::{Turn, Turns};
 use std::collections::BTreeMap;
-use std::io::Read;
-use std::os::unix::fs::MetadataExt;
-use std::process::{Command, Stdio};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-
-/// Bytes of what `smartctl` says of one device.
-const OUTPUT_BYTES_MAX: u64 = 1 << 20;
-/// Exit bits of `smartctl` that mean that it says nothing: it was called wrongly, or cannot open the device.
-const SAYS_NOTHING: i32 = 0b11;
 
 /// Who wants to know.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -66,19 +58,16 @@ impl Asker {
     }
 }
 
-/// Whether devices are being asked: for one client at a time, and for the monitor, which asks by itself and is in no client's way.
+/// Which devices are being asked: each for one client at a time, and for the monitor, which asks by itself and is in no client's way.
 #[derive(Debug, Default)]
-pub(crate) struct SmartSlot {
-    for_client: Arc<AtomicBool>,
-    for_monitor: Arc<AtomicBool>,
-}
+pub(crate) struct SmartSlot(Turns);
 
 impl SmartSlot {
     /// Asks the devices that the store is on, by what is known of them. The answer goes to the shard by `sender`, from a thread of its own: a
     /// device that fails may take long.
     ///
     /// # Errors
-    /// The devices are asked already, there is none, or no thread.
+    /// All these devices are being asked already, there is none, or no thread.
     pub(crate) fn start(
         &self,
         asker: Asker,
@@ -87,28 +76,27 @@ impl SmartSlot {
         sender: MailboxSender<ShardMsg>,
     ) -> Result<(), Failure> {
         let devices = devices(facts, asker.only())?;
-        let is_busy = match asker {
-            Asker::Client(..) => &self.for_client,
-            Asker::Monitor(_) => &self.for_monitor,
-        };
-        if is_busy.swap(true, Ordering::AcqRel) {
-            return Err((Errno::EBUSY, "the devices are being asked already; try again".to_owned()));
+        let is_for_monitor = matches!(asker, Asker::Monitor(_));
+        let turn = |(name, id): (String, String)| (self.0.take(is_for_monitor, &name), name, id);
+        let turns: Vec<(Option<Turn>, String, String)> = devices.into_iter().map(turn).collect();
+        if turns.iter().all(|(turn, ..)| turn.is_none()) {
+            let names: Vec<String> = turns.iter().map(|(_, name, _)| format!("/dev/{name}")).collect();
+            return Err((Errno::EBUSY, format!("{}: {STILL_RUNS}", names.join(", "))));
         }
-        let (ends, timeout) = (Arc::clone(is_busy), timeout(options));
+        let timeout = timeout(options);
         let ask = move || {
-            let told = devices.into_iter().map(|(name, id)| (id, ask(&name, timeout)));
-            let outcome = asker.outcome(told.collect());
-            ends.store(false, Ordering::Release);
+            let told = turns.into_iter().map(|(turn, name, id)| (id, ask(&name, timeout, turn)));
             // A shard that ends answers nobody.
-            let _ended = sender.try_send(outcome);
+            let _ended = sender.try_send(asker.outcome(told.collect()));
         };
         let started = std::thread::Builder::new().name("smart".to_owned()).spawn(ask);
-        started.map(drop).map_err(|error| {
-            is_busy.store(false, Ordering::Release);
-            (Errno::EAGAIN, format!("no thread to ask the devices: {error}"))
-        })
+        let no_thread = |error| (Errno::EAGAIN, format!("no thread to ask the devices: {error}"));
+        started.map(drop).map_err(no_thread)
     }
 }
+
+/// Why a device is not asked now.
+const STILL_RUNS: &str = "smartctl, started for it before, has not ended yet; try again";
 
 /// What our monitor hears where its device could not even be asked.
 pub(crate) fn not_asked(device: String, (_, why): &Failure) -> DeviceHealthReport {
@@ -166,65 +154,21 @@ impl Refused {
     }
 }
 
-/// What `smartctl` says of a device.
-fn ask(name: &str, timeout: Duration) -> Result<Value, Refused> {
+/// What `smartctl` says of a device, in its turn.
+fn ask(name: &str, timeout: Duration, turn: Option<Turn>) -> Result<Value, Refused> {
     let device = format!("/dev/{name}");
-    match run(&device, timeout) {
-        Ok(text) => match serde_json::from_str(&text) {
-            Ok(told @ Value::Object(_)) => Ok(told),
-            _ => Err(Refused::NoJson(device, text)),
-        },
-        Err((errno, text)) => Err(Refused::Failed(device, errno, text)),
+    match turn {
+        Some(turn) => {
+            let command = smartctl::command(&device, timeout);
+            smartctl::ask(&device, command, timeout, turn).map(Value::Object)
+        }
+        None => Err(Refused::Failed(device, Errno::EBUSY, STILL_RUNS.to_owned())),
     }
 }
 
 /// How long a device may take to answer.
 fn timeout(options: &Values) -> Duration {
     options.seconds("osd_smart_report_timeout")
-}
-
-/// What asks a device: `timeout` ends it, since one that fails may never answer.
-fn command(device: &str, timeout: Duration) -> Command {
-    let is_root = std::fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0);
-    let mut command = Command::new("timeout");
-    command.args(["--kill-after=1", &timeout.as_secs().max(1).to_string()]);
-    // As Ceph's OSDs do; their package brings the line for sudoers.
-    command.args(if is_root { &["smartctl"][..] } else { &["sudo", "-n", "smartctl"] });
-    command
-        .args(["-x", "--json=o", device])
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
-    command
-}
-
-fn run(device: &str, timeout: Duration) -> Result<String, Failure> {
-    let mut command = command(device, timeout);
-    let system =
-        |error: std::io::Error| (Errno(error.raw_os_error().unwrap_or(Errno::EIO.0)), error.to_string());
-    let mut child = command.spawn().map_err(system)?;
-    let (mut out, mut err) = (String::new(), String::new());
-    if let Some(pipe) = child.stdout.take() {
-        pipe.take(OUTPUT_BYTES_MAX).read_to_string(&mut out).map_err(system)?;
-    }
-    if let Some(pipe) = child.stderr.take() {
-        pipe.take(OUTPUT_BYTES_MAX).read_to_string(&mut err).map_err(system)?;
-    }
-    let code = child.wait().map_err(system)?.code().unwrap_or(-1);
-    const TIMED_OUT: i32 = 124;
-    const NOT_FOUND: i32 = 127;
-    let said = if err.trim().is_empty() { &out } else { &err };
-    match code {
-        TIMED_OUT => Err((Errno::ETIMEDOUT, format!("smartctl took longer than {} s", timeout.as_secs()))),
-        NOT_FOUND => {
-            Err((Errno::ENOENT, format!("smartctl is not installed (package smartmontools): {said}")))
-        }
-        code if !out.trim_start().starts_with('{') || (code < 0 || code & SAYS_NOTHING != 0) => {
-            let said = health::complaint(said).unwrap_or_else(|| said.clone());
-            Err((Errno::EINVAL, format!("smartctl ended with {code}: {said}")))
-        }
-        _ => Ok(out),
-    }
 }
 
 #[cfg(test)]
@@ -244,19 +188,29 @@ mod tests {
 
     #[test]
     fn a_device_that_cannot_be_asked_is_named_with_the_reason() {
-        let command =
-            command("/dev/nonsense0", timeout(&Values::from_iter([("osd_smart_report_timeout", "17")])));
+        let command = smartctl::command(
+            "/dev/nonsense0",
+            timeout(&Values::from_iter([("osd_smart_report_timeout", "17")])),
+        );
         let words: Vec<_> = command.get_args().take(2).collect();
         assert_eq!(
             (command.get_program(), &words[..]),
             ("timeout".as_ref(), &["--kill-after=1".as_ref(), "17".as_ref()][..])
         );
-        let refused = ask("nonsense0", Duration::from_secs(5)).expect_err("there is no such device");
+        let free = Turns::default();
+        let turn = free.take(false, "nonsense0");
+        let refused = ask("nonsense0", Duration::from_secs(5), turn).expect_err("there is no such device");
         let why = refused.why();
         assert!(why.starts_with("/dev/nonsense0: ") && why.contains("smartctl"), "{why}");
         let told = refused.into_json();
         assert_eq!((&told["error"], &told["dev"]), (&json!("smartctl failed"), &json!("/dev/nonsense0")));
         assert!(told["smartctl_error_code"].as_i64().is_some_and(|code| code < 0), "{told}");
         assert!(told["smartctl_output"].as_str().is_some_and(|text| text.contains("smartctl")), "{told}");
+        // One that stands still is in the way of no other device.
+        let _stuck = free.take(false, "nonsense0");
+        let told = ask("nonsense0", Duration::from_secs(5), free.take(false, "nonsense0"));
+        let told = told.expect_err("it still runs").into_json();
+        assert_eq!(told["smartctl_error_code"], Errno::EBUSY.negated());
+        assert_eq!(told["smartctl_output"], STILL_RUNS);
     }
 }

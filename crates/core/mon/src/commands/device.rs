@@ -3,8 +3,8 @@
 
 use super::call::{Answer, Call, Failure, refuse};
 use super::table::{Command, command};
-use crate::devices::{Device, devices};
-use crate::health::device_health_checks::faults;
+use crate::device_faults::faults;
+use crate::devices::{self, Device, devices};
 use nacre_format::{Align, Node, Section, Table};
 use nacre_types::Errno;
 use std::collections::BTreeMap;
@@ -17,8 +17,8 @@ pub(super) const COMMANDS: &[Command] = &[
 ];
 
 /// How worn a device is, in per cent of its rated life.
-fn wear(call: &Call<'_>, id: &str) -> Option<u32> {
-    call.state.device_samples.newest(id)?.health.percentage_used
+fn wear(call: &Call<'_>, id: &str, device: &Device) -> Option<u32> {
+    devices::newest(call.state, id, device)?.health.percentage_used
 }
 
 /// What is left of its life.
@@ -42,7 +42,7 @@ fn section(call: &Call<'_>, id: &str, device: &Device) -> Section {
             .with("life_expectancy_max", max)
             .with("life_expectancy_stamp", life.stamp.to_string());
     }
-    match wear(call, id) {
+    match wear(call, id, device) {
         Some(percent) => section.with("wear_level", f64::from(percent) / 100.0),
         None => section,
     }
@@ -64,7 +64,7 @@ fn ls(call: &mut Call<'_>) -> Answer {
         ["DEVICE", "HOST:DEV", "DAEMONS", "WEAR", "LIFE EXPECTANCY"].map(|name| (name, Align::Left));
     let mut table = Table::aligned(&columns);
     for (id, device) in &devices {
-        let wear = wear(call, id).map(|percent| format!("{percent}%")).unwrap_or_default();
+        let wear = wear(call, id, device).map(|percent| format!("{percent}%")).unwrap_or_default();
         let daemons = device.daemons().join(" ");
         table.row([id.clone(), device.places_text(), daemons, wear, life(call, id)]);
     }
@@ -77,22 +77,25 @@ fn info(call: &mut Call<'_>) -> Answer {
     let device = devices.get(&id).ok_or_else(|| unknown(&id))?;
     let mut plain =
         format!("device {id}\nattachment {}\ndaemons {}\n", device.places_text(), device.daemons().join(" "));
-    plain += &told(call, &id);
+    plain += &told(call, &id, device);
     call.either("device", plain, section(call, &id, device))
 }
 
 /// Lines on what is known of a device's health.
-fn told(call: &Call<'_>, id: &str) -> String {
+fn told(call: &Call<'_>, id: &str, device: &Device) -> String {
     let mut lines = Vec::new();
     if let Some(life) = call.state.life_expectancies.of(id) {
         lines.push(format!("life expectancy {} (as of {})", life.moments(), life.stamp));
     }
-    if let Some(newest) = call.state.device_samples.newest(id) {
+    if let Some(why) = device.ambiguity() {
+        lines.push(format!("health unknown: {why}"));
+    }
+    if let Some(newest) = devices::newest(call.state, id, device) {
         let faults = faults(&newest.health);
         let word = if faults.is_empty() { "nothing wrong".to_owned() } else { faults.join(", ") };
         lines.push(format!("health {word} (as of {})", newest.at));
     }
-    if let Some(percent) = wear(call, id) {
+    if let Some(percent) = wear(call, id, device) {
         lines.push(format!("wear {percent}%"));
     }
     if let Some(error) = call.state.device_scrapes.error(id) {

@@ -9,11 +9,12 @@ use crate::config::Who;
 use crate::device_asking;
 use crate::device_module::ENABLE_MONITORING;
 use crate::device_samples::{DeviceRecord, Sample};
-use crate::devices::devices;
+use crate::devices::{Device, devices};
 use crate::life_expectancy::{self, LifeExpectancy};
 use nacre_msg::DeviceHealth;
 use nacre_types::{Errno, OsdId, UTime};
 use serde_json::{Map, Value};
+use std::collections::BTreeMap;
 
 pub(super) const COMMANDS: &[Command] = &[
     command("device monitoring on", "mgr", "rw", "Ask devices how they are", monitoring_on),
@@ -151,32 +152,60 @@ fn get_health_metrics(call: &mut Call<'_>) -> Answer {
     Ok(Output::data(format!("{:#}\n", Value::from(samples))))
 }
 
-/// Has these asked. The answer does not wait for them: a device that fails may take long.
-fn ask(call: &mut Call<'_>, ids: &[String]) -> Answer {
+/// Why a device cannot be asked now.
+fn cannot_ask(call: &Call<'_>, id: &str, device: &Device) -> Option<Failure> {
+    if let Some(why) = device.ambiguity() {
+        return Some(refuse(Errno::EINVAL, format!("device {id} cannot be asked: {why}")));
+    }
+    let is_up = device.osds.iter().any(|osd| call.state.osd.map().is_up(*osd));
+    let why =
+        || format!("device {id} cannot be asked: none of its OSDs ({}) is up", device.daemons().join(", "));
+    (!is_up).then(|| refuse(Errno::EAGAIN, why()))
+}
+
+/// Has those of these asked that can be; fails where none can. The answer does not wait for them: a device that fails may take long.
+fn ask(call: &mut Call<'_>, devices: &BTreeMap<String, Device>) -> Answer {
+    let (mut asked, mut refused) = (Vec::new(), Vec::new());
+    for (id, device) in devices {
+        match cannot_ask(call, id, device) {
+            None => asked.push(id),
+            Some(why) => refused.push(why),
+        }
+    }
+    let others = refused.len();
+    let why = refused.into_iter().next();
+    let more = match (asked.is_empty(), why) {
+        (true, Some(why)) => return Err(why),
+        (_, Some(why)) => format!("; not asked: {others}, for example: {}", why.text),
+        (_, None) => String::new(),
+    };
     let now = call.now;
-    let asked = ids.iter().filter(|id| call.state.device_scrapes.want(id, now)).count();
-    if asked < ids.len() {
+    if !asked.iter().all(|id| call.state.device_scrapes.want(id, now)) {
         return fail(Errno::EAGAIN, "too many devices wait to be asked; try again in a minute");
     }
-    let what = match ids {
+    let what = match asked[..] {
         [one] => format!(
             "device {one} is asked; 'ceph device get-health-metrics {one}' has the answer in some seconds"
         ),
         _ => format!(
-            "{asked} devices are asked, eight in a second; 'ceph device get-health-metrics ID' has the answers"
+            "{} devices are asked, eight in a second; 'ceph device get-health-metrics ID' has the answers",
+            asked.len()
         ),
     };
-    done(what)
+    done(what + &more)
 }
 
 fn scrape_health_metrics(call: &mut Call<'_>) -> Answer {
     let id = call.args.text("devid").to_owned();
-    let all = devices(call.state);
-    let ids: Vec<String> = all.keys().filter(|known| id.is_empty() || **known == id).cloned().collect();
-    if ids.is_empty() && !id.is_empty() {
-        return Err(unknown(&id));
+    let mut all = devices(call.state);
+    all.retain(|known, _| id.is_empty() || *known == id);
+    match all.is_empty() {
+        true if id.is_empty() => {
+            fail(Errno::ENOENT, "no OSD names a device with an id (docs/runbooks/device-health.md)")
+        }
+        true => Err(unknown(&id)),
+        false => ask(call, &all),
     }
-    ask(call, &ids)
 }
 
 /// The OSD of a daemon's name.
@@ -196,11 +225,10 @@ fn scrape_daemon_health_metrics(call: &mut Call<'_>) -> Answer {
     let osd = osd(call)?;
     let mut all = devices(call.state);
     all.retain(|_, device| device.osds.contains(&osd));
-    let ids: Vec<String> = all.into_keys().collect();
-    if ids.is_empty() {
+    if all.is_empty() {
         return fail(Errno::ENOENT, format!("osd.{osd} names no device with an id"));
     }
-    ask(call, &ids)
+    ask(call, &all)
 }
 
 fn query_daemon_health_metrics(call: &mut Call<'_>) -> Answer {

@@ -1,13 +1,16 @@
 //! Devices: asked how they are, and taken at their word.
 
 use super::{ADMIN, World};
+use crate::FrontEvent;
 use crate::device_asking::ASKED_PER_TICK_MAX;
+use crate::device_samples::{DEVICES_COUNT_MAX, Sample};
 use crate::event::SessionId;
 use nacre_buf::Bytes;
 use nacre_msg::{
-    DEVICE_JSON_BYTES_MAX, DeviceHealth, DeviceHealthReport, DeviceHealthWanted, Message, OsdBeacon, PgStats,
+    DEVICE_JSON_BYTES_MAX, DeviceHealth, DeviceHealthReport, DeviceHealthWanted, Message, MgrBeacon,
+    OsdBeacon, PgStats,
 };
-use nacre_types::{Errno, OsdId};
+use nacre_types::{Errno, OsdId, UTime};
 use serde_json::Value;
 use std::time::Duration;
 
@@ -26,6 +29,9 @@ const WELL: DeviceHealth = DeviceHealth {
     power_on_hours: Some(1234),
 };
 
+/// The verdict of a device that is no NVMe one.
+const FAILS: DeviceHealth = DeviceHealth { smart_passed: Some(false), critical_warning: None, ..WELL };
+
 fn said(device: &str, health: DeviceHealth) -> DeviceHealthReport {
     let json = Bytes::from(format!(r#"{{"model_name":"ACME {device}"}}"#));
     DeviceHealthReport { device: device.to_owned(), health: Some(health), error: String::new(), json }
@@ -39,16 +45,19 @@ struct Drives {
     world: World,
     admin: SessionId,
     osds: Vec<SessionId>,
+    hosts: Vec<String>,
     generation: u16,
 }
 
 impl Drives {
-    /// OSDs with these devices, one host each; they can be asked.
+    /// OSDs with these devices, one host for each device; they can be asked.
     fn new(devices: &[&str]) -> Self {
         let count = OsdId::try_from(devices.len()).expect("few");
         let mut world = World::new(count);
         let admin = world.connect(ADMIN);
-        let mut drives = Self { world, admin, osds: Vec::new(), generation: 0 };
+        let first = |device: &&str| devices.iter().position(|other| other == device).unwrap_or_default();
+        let hosts = devices.iter().map(|device| format!("h{}", first(device))).collect();
+        let mut drives = Self { world, admin, osds: Vec::new(), hosts, generation: 0 };
         for (osd, device) in (0..count).zip(devices) {
             let session = drives.world.connect(&format!("osd.{osd}"));
             drives.osds.push(session);
@@ -60,8 +69,9 @@ impl Drives {
 
     fn boot(&mut self, osd: OsdId, device: &str) {
         self.generation += 1;
-        let facts = [("hostname", format!("h{osd}")), ("device_ids", format!("sda={device}"))];
-        let session = self.osds[usize::try_from(osd).expect("few")];
+        let at = usize::try_from(osd).expect("few");
+        let facts = [("hostname", self.hosts[at].clone()), ("device_ids", format!("sda={device}"))];
+        let session = self.osds[at];
         self.world.boot_as(session, osd, self.generation, |mut boot| {
             boot.metadata.extend(facts.map(|(name, value)| (name.to_owned(), value)));
             boot
@@ -217,7 +227,7 @@ fn what_a_device_says_is_health_until_it_says_otherwise() {
     let mut drives = Drives::new(&["ACME_1", "ACME_2", "ACME_3"]);
     drives.pass(9);
     assert_eq!(drives.check("DEVICE_HEALTH"), Vec::<String>::new());
-    drives.says(1, "ACME_2", DeviceHealth { smart_passed: Some(false), ..WELL });
+    drives.says(1, "ACME_2", FAILS);
     let lines = drives.check("DEVICE_HEALTH");
     assert_eq!(lines[0], "1 device(s) expected to fail soon");
     let begin = "ACME_2 (h1:sda); daemons osd.1; it says at 2023-11-14T22:";
@@ -241,7 +251,7 @@ fn what_a_device_says_is_health_until_it_says_otherwise() {
     drives.ask(r#"{"prefix":"device monitoring on"}"#);
     assert_eq!(drives.check("DEVICE_HEALTH")[0], "2 device(s) expected to fail soon");
     drives.ask(r#"{"prefix":"device check-health"}"#);
-    // A stock manager says it all itself.
+    // It is well again.
     drives.says(1, "ACME_2", WELL);
     assert_eq!(drives.check("DEVICE_HEALTH")[0], "1 device(s) expected to fail soon");
     drives.says(2, "ACME_3", WELL);
@@ -277,21 +287,20 @@ fn an_osd_that_is_out_leaves_its_device_to_the_check_on_what_still_uses_it() {
 #[test]
 fn only_an_osd_that_was_asked_about_a_device_of_its_own_is_believed() {
     let mut drives = Drives::new(&["ACME_1", "ACME_2"]);
-    let fails = DeviceHealth { smart_passed: Some(false), ..WELL };
-    drives.report(0, said("ACME_1", fails));
+    drives.report(0, said("ACME_1", FAILS));
     assert_eq!(drives.samples("ACME_1"), 0, "nobody has asked");
     drives.pass(9);
-    drives.report(1, said("ACME_1", fails));
-    drives.report(0, said("ACME_3", fails));
+    drives.report(1, said("ACME_1", FAILS));
+    drives.report(0, said("ACME_3", FAILS));
     let admin = drives.admin;
-    drives.world.message(admin, 0, said("ACME_1", fails));
+    drives.world.message(admin, 0, said("ACME_1", FAILS));
     assert_eq!(drives.check("DEVICE_HEALTH"), Vec::<String>::new());
     // Since it was asked, the OSD has another device.
     drives.ask(r#"{"prefix":"osd down","ids":["1"]}"#);
     drives.boot(1, "ACME_9");
-    drives.report(1, said("ACME_2", fails));
+    drives.report(1, said("ACME_2", FAILS));
     assert_eq!(drives.refused(r#"{"prefix":"device get-health-metrics","devid":"ACME_2"}"#).0, Errno::ENOENT);
-    drives.report(0, said("ACME_1", fails));
+    drives.report(0, said("ACME_1", FAILS));
     drives.report(0, said("ACME_1", WELL));
     assert_eq!(drives.check("DEVICE_HEALTH").len(), 2, "the first answer counts");
 }
@@ -425,12 +434,14 @@ fn operators_have_devices_asked_and_hear_what_is_not_built() {
     // What does not answer is said.
     drives.pass(60);
     assert!(drives.info("ACME_2").contains("could not be asked: osd.1 has not answered within 35 s"));
-    drives.ask(r#"{"prefix":"osd down","ids":["0"]}"#);
     drives.ask(r#"{"prefix":"device scrape-health-metrics","devid":"ACME_1"}"#);
+    drives.ask(r#"{"prefix":"osd down","ids":["0"]}"#);
     drives.pass(620);
     assert!(drives.info("ACME_1").contains("could not be asked: no OSD that could ask it was up"));
     for (command, errno, why) in [
         (r#""device scrape-health-metrics","devid":"ACME_7""#, Errno::ENOENT, "device ls"),
+        (r#""device scrape-health-metrics","devid":"ACME_1""#, Errno::EAGAIN, "(osd.0) is up"),
+        (r#""device scrape-daemon-health-metrics","who":"osd.0""#, Errno::EAGAIN, "(osd.0) is up"),
         (r#""device scrape-daemon-health-metrics","who":"mon.a""#, Errno::EINVAL, "no OSD"),
         (r#""device scrape-daemon-health-metrics","who":"osd.9""#, Errno::ENOENT, "osd.9"),
         (r#""device query-daemon-health-metrics","who":"osd.0""#, Errno::EOPNOTSUPP, "ceph tell osd.0 smart"),
@@ -446,4 +457,139 @@ fn operators_have_devices_asked_and_hear_what_is_not_built() {
         let (errno, text) = drives.refused(&set);
         assert!(errno == Errno::EOPNOTSUPP && text.contains("has no effect"), "{text}");
     }
+}
+
+#[test]
+fn a_device_that_fails_is_asked_each_hour_until_it_is_well() {
+    let mut drives = Drives::new(&["ACME_1"]);
+    drives.pass(9);
+    assert_eq!(drives.asked(0), ["ACME_1"]);
+    drives.report(0, said("ACME_1", FAILS));
+    drives.pass(HOUR_S - 60);
+    assert_eq!(drives.asked(0), Vec::<String>::new());
+    drives.pass(70);
+    assert_eq!(drives.asked(0), ["ACME_1"]);
+    // An NVMe device that is too warm says that it fails, and need not be replaced.
+    let warm = DeviceHealth { smart_passed: Some(false), critical_warning: Some(0b10), ..WELL };
+    drives.report(0, said("ACME_1", warm));
+    assert_eq!(drives.check("DEVICE_HEALTH"), Vec::<String>::new());
+    drives.pass(HOUR_S + 60);
+    assert_eq!(drives.asked(0), Vec::<String>::new(), "once a day as others");
+}
+
+#[test]
+fn a_device_that_several_hosts_name_is_neither_asked_nor_judged() {
+    let mut drives = Drives::new(&["ACME_1", "ACME_2"]);
+    drives.pass(9);
+    drives.report(0, said("ACME_1", FAILS));
+    drives.report(1, said("ACME_2", WELL));
+    assert_eq!(drives.check("DEVICE_HEALTH").len(), 2);
+    drives.ask(r#"{"prefix":"osd down","ids":["1"]}"#);
+    drives.boot(1, "ACME_1");
+    (0..2).for_each(|osd| drop(drives.asked(osd)));
+    drives.pass(HOUR_S * 2);
+    assert_eq!([0, 1].map(|osd| drives.asked(osd)), [const { Vec::<String>::new() }; 2]);
+    assert_eq!(drives.check("DEVICE_HEALTH"), Vec::<String>::new());
+    let info = drives.info("ACME_1");
+    assert!(info.contains("health unknown: OSDs of several hosts (h0, h1) name a device"), "{info}");
+    assert!(!info.contains("wear"), "{info}");
+    let page = crate::metrics::view(drives.world.mon.state(), Vec::new()).render();
+    assert!(!page.contains(r#"devid="ACME_1""#));
+    let (errno, text) = drives.refused(r#"{"prefix":"device scrape-health-metrics"}"#);
+    assert!(errno == Errno::EINVAL && text.contains("several hosts (h0, h1)"), "{text}");
+    // What a person says of it holds.
+    drives.ask(
+        r#"{"prefix":"device set-life-expectancy","devid":"ACME_1","from":"2023-11-15","to":"2023-11-16"}"#,
+    );
+    let lines = drives.check("DEVICE_HEALTH");
+    assert!(lines[1].contains("osd.0,osd.1; life expectancy"), "{lines:?}");
+    drives.ask(r#"{"prefix":"device rm-life-expectancy","devid":"ACME_1"}"#);
+    // Only one of the two has it again.
+    drives.ask(r#"{"prefix":"osd down","ids":["1"]}"#);
+    drives.boot(1, "ACME_2");
+    assert_eq!(drives.check("DEVICE_HEALTH").len(), 2);
+    drives.pass(2);
+    assert_eq!(drives.asked(0), ["ACME_1"]);
+}
+
+#[test]
+fn after_an_error_the_next_osd_is_asked_and_a_late_answer_counts() {
+    let mut drives = Drives::new(&["ACME_1", "ACME_1"]);
+    drives.pass(9);
+    assert_eq!([0, 1].map(|osd| drives.asked(osd)), [vec!["ACME_1".to_owned()], vec![]]);
+    drives.report(0, cannot("ACME_1", "smartctl is not installed"));
+    drives.pass(HOUR_S + 10);
+    assert_eq!([0, 1].map(|osd| drives.asked(osd)), [vec![], vec!["ACME_1".to_owned()]]);
+    // That one's `osd_smart_report_timeout` may be longer than the others'.
+    drives.pass(60);
+    assert!(drives.info("ACME_1").contains("osd.1 has not answered within 35 s"));
+    drives.report(0, said("ACME_1", FAILS));
+    assert_eq!(drives.samples("ACME_1"), 0, "it was not the one that was asked last");
+    drives.report(1, said("ACME_1", WELL));
+    assert_eq!(drives.samples("ACME_1"), 1);
+    assert!(!drives.info("ACME_1").contains("could not be asked"));
+    drives.report(1, said("ACME_1", FAILS));
+    assert_eq!(drives.check("DEVICE_HEALTH"), Vec::<String>::new(), "the first answer counts");
+}
+
+#[test]
+fn more_devices_than_can_be_asked_take_turns() {
+    let names: Vec<String> = (0..90).map(|nth| format!("ACME_{nth:02}")).collect();
+    let mut drives = Drives::new(&names.iter().map(String::as_str).collect::<Vec<_>>());
+    drives.set("mgr/devicehealth/scrape_frequency", "10");
+    let mut asked = [0_u32; 90];
+    for _ in 0..24 {
+        drives.pass(1);
+        for (osd, name) in names.iter().enumerate() {
+            if !drives.asked(osd).is_empty() {
+                asked[osd] += 1;
+                drives.report(osd, said(name, WELL));
+            }
+        }
+    }
+    assert!(asked.iter().all(|times| (1..=3).contains(times)), "{asked:?}");
+}
+
+#[test]
+fn devices_that_nobody_uses_make_room_for_those_in_use() {
+    let mut drives = Drives::new(&["ACME_1"]);
+    drives.pass(9);
+    for nth in 0..DEVICES_COUNT_MAX {
+        let sample = Sample { at: UTime { sec: 1_700_000_000, nsec: 0 }, health: FAILS };
+        let samples = &mut drives.world.mon.state.device_samples;
+        samples.note(&format!("old_{nth}"), sample, Bytes::new(), Duration::MAX);
+    }
+    drives.report(0, said("ACME_1", WELL));
+    assert_eq!(drives.samples("ACME_1"), 1);
+    assert_eq!(drives.world.mon.state().device_samples.iter().count(), DEVICES_COUNT_MAX);
+    // Where OSDs name none there is none to ask.
+    let mut drives = Drives::new(&[""]);
+    assert_eq!(drives.refused(r#"{"prefix":"device scrape-health-metrics"}"#).0, Errno::ENOENT);
+}
+
+#[test]
+fn while_a_stock_manager_is_active_devices_are_its_business() {
+    let mut drives = Drives::new(&["ACME_1", "ACME_2"]);
+    drives.pass(9);
+    drives.report(0, said("ACME_1", FAILS));
+    assert_eq!(drives.check("DEVICE_HEALTH").len(), 2);
+    (0..2).for_each(|osd| drop(drives.asked(osd)));
+    let (session, _) = drives.world.connect_stock("mgr", "x");
+    let gid = drives.world.mon.sessions[&session].identity.global_id;
+    let fsid = drives.world.mon.fsid();
+    let mut beacon = MgrBeacon { gid, fsid, name: "x".to_owned(), ..MgrBeacon::default() };
+    drives.world.message(session, 0, beacon.clone());
+    beacon.available = true;
+    drives.ask(r#"{"prefix":"osd down","ids":["1"]}"#);
+    drives.boot(1, "ACME_3");
+    for _ in 0..60 {
+        drives.pass(1);
+        drives.world.message(session, 0, beacon.clone());
+    }
+    assert_eq!([0, 1].map(|osd| drives.asked(osd)), [const { Vec::<String>::new() }; 2]);
+    assert_eq!(drives.check("DEVICE_HEALTH"), Vec::<String>::new());
+    drives.world.front_event(FrontEvent::Closed { session });
+    drives.pass(60);
+    assert_eq!(drives.asked(1), ["ACME_3"]);
+    assert_eq!(drives.check("DEVICE_HEALTH").len(), 2);
 }
