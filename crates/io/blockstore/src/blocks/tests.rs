@@ -49,7 +49,7 @@ impl Around {
         period: Period,
         homes: &mut u32,
     ) -> Vec<(u32, Arc<Dirty>, DeviceBlock)> {
-        let onode = Onode { id: OBJECT, blocks: Arc::new(cut.clone()), ..Onode::default() };
+        let onode = Onode { id: OBJECT, size: u64::MAX, blocks: Arc::new(cut.clone()), ..Onode::default() };
         let (mut batch, mut targets) = (KvBatch::default(), Vec::new());
         objects::encode(&mut batch, &onode, period, |index| {
             *homes += 1;
