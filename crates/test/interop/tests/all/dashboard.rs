@@ -52,7 +52,7 @@ fn the_page_says_what_ceph_says() {
         # Who did it, by what OSDs worked for whom: the same lines as the bill's, of a client that has gone meanwhile.
         until_true 20 "api overview | jq -e '.clients as \$c | \$c.lines[] | select(.entity == \"client.admin\" and .pool == \"p\" and .ops > 10 and .bytes > 655360 and .cpu_us > 0 and .cpu_us <= \$c.total_cpu_us)'"
         # The last minutes, and of them what is new only.
-        until_true 20 "api history | jq -e '(.rows | length) > 1 and ([.rows[] | .[2]] | max) > 0 and ([.rows[] | .[9]] | max) > 0'"
+        until_true 40 "rados -p p bench 2 write -b 65536 -t 4 --no-cleanup; api history | jq -e '(.rows | length) > 1 and ([.rows[] | .[2]] | max) > 0 and ([.rows[] | .[9]] | max) > 0'"
         last=$(api history | jq '.rows[-1][0]'); until_true 20 "api history?after=$last | jq -e '(.rows | length) == 1 and .rows[0][0] > $last'"
         # What is wrong is said in words, and goes away.
         ceph osd set noout
