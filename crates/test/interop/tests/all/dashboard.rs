@@ -149,7 +149,7 @@ fn slow_requests_are_shown_with_their_stages() {
         until_true 30 "api overview | jq -e '.slow_requests | map(select(.osd != 2 and .age_ms > 1000 and (.waits_for | test(\"disks of osd.\\\\[2\\\\]|a lease\")) and (.description | test(\"held\")))) | length > 0'" \
           || { api overview | jq .slow_requests; exit 1; }
         api overview | jq -e '.slow_requests | map(select(.stages | map(.stage) | index("logged") != null)) | map([.stages[].at_ms, .age_ms] | . == sort) | all' > /dev/null
-        $NACRE top -c $DIR/ceph.conf -k $DIR/keyring --once | sed -n '/^Slow requests/,$p' | grep -q 'osd_op(client.*held'
+        $NACRE top -c $DIR/ceph.conf -k $DIR/keyring --once | sed -n '/^Slow requests/,$p' | grep 'osd_op(client.*held' > /dev/null
         kill -CONT $(cat $DIR/run/osd.2.pid); ceph osd unset nodown; for writer in $(cat writers); do wait $writer; done
         until_true 30 "api overview | jq -e '.slow_requests == []'""#,
     );
