@@ -182,6 +182,15 @@ pub struct BillWindow {
     pub classes_ns: Vec<(&'static str, u64)>,
 }
 
+impl BillWindow {
+    /// Nanoseconds of all lines and classes.
+    #[must_use]
+    pub fn total_ns(&self) -> u64 {
+        let lines = self.lines.iter().map(|line| line.account.cpu_ns);
+        lines.chain(self.classes_ns.iter().map(|(_, ns)| *ns)).fold(0, u64::saturating_add)
+    }
+}
+
 /// Sums since this manager began, as metrics have them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct BillSums {

@@ -101,7 +101,9 @@ impl Mon {
         is_enabled: bool,
     ) -> Vec<(String, OsdId, SessionId)> {
         let (state, scrapes) = (&self.state, &self.state.device_scrapes);
-        let is_due = |id: &&String| is_enabled && !scrapes.is_wanted(id) && state.is_device_due(id, now);
+        let frequency = scrape_frequency(state);
+        let is_due =
+            |id: &&String| is_enabled && !scrapes.is_wanted(id) && state.is_device_due(id, frequency, now);
         let due = devices.keys().filter(is_due);
         let all = scrapes.wanted().chain(due).filter(|id| scrapes.may_ask(id, now));
         let with_devices = all.filter_map(|id| Some((id, devices.get(id)?)));
@@ -164,10 +166,9 @@ impl Mon {
 }
 
 impl State {
-    fn is_device_due(&self, device: &str, now: Stamp) -> bool {
+    fn is_device_due(&self, device: &str, frequency: Duration, now: Stamp) -> bool {
         let (newest, scrapes) = (self.device_samples.newest(device), &self.device_scrapes);
         let is_faulty = newest.is_some_and(|sample| !faults(&sample.health).is_empty());
-        let frequency = scrape_frequency(self);
         let frequency = if is_faulty { frequency.min(FAULTY) } else { frequency };
         // A sample of a time that is still to come is of a clock that was wrong.
         let is_recent = |sample: &Sample| sample.at <= self.wall && self.wall.since(sample.at) < frequency;

@@ -185,7 +185,7 @@ fn recovery(state: &State, now: Stamp) -> Node {
     let tree = |recovery: &Recovery| {
         let remaining = recovery.remaining(now).map(|left| left.as_secs());
         Section::new()
-            .with("copies_left", recovery.left.copies)
+            .with("copies_left", recovery.copies_left)
             .with("share_done", recovery.share())
             .with("lasts_s", recovery.lasts(now).as_secs())
             .with("remaining_s", remaining.map_or_else(null, Node::from))

@@ -22,17 +22,6 @@ CEPH = "/usr/bin/ceph"
 leave = os._exit
 
 
-def read(connection, length):
-    parts = []
-    while length > 0:
-        part = connection.recv(length)
-        if not part:
-            raise EOFError("who asks has gone")
-        parts.append(part)
-        length -= len(part)
-    return b"".join(parts)
-
-
 def end_with(connection):
     """Who asked is gone: so is what he asked for."""
     connection.recv(1)
@@ -55,7 +44,10 @@ def run(code, connection, length):
 
     # After a failure `ceph` leaves by this.
     os._exit = end
-    count, *words = read(connection, length).split(b"\0")[:-1]
+    request = connection.recv(length, socket.MSG_WAITALL)
+    if len(request) < length:
+        raise EOFError("who asks has gone")
+    count, *words = request.split(b"\0")[:-1]
     count = int(count)
     arguments, folder, variables = words[:count], words[count], words[count + 1:]
     os.chdir(folder)

@@ -14,10 +14,10 @@ const LIMIT: Duration = Duration::from_secs(60);
 const TIMED_OUT: i32 = 124;
 
 /// Begins every script. `set -e` does not see that `! program` went wrong; `nok program` does, and takes no call of `ceph` that was not served
-/// (`bin/ceph_call.rs`) for a refusal. `until_true SECONDS SCRIPT` waits for a
-/// script to end well, which knows the functions that the whole one does; a `grep -q` in it may end before what it reads from. It looks less
-/// often the longer it waits: each `ceph` is time of a processor that the cluster could use. `free_port` is one on which nobody listens, and
-/// none that an outgoing connection gets (`ports`).
+/// (`bin/ceph_call.rs`) for a refusal. `until_true SECONDS SCRIPT` waits for a script to end well, which knows the functions that the whole one
+/// does; a `grep -q` in it may end before what it reads from. It looks less often the longer it waits: each `ceph` is time of a processor that
+/// the cluster could use. `free_port [COUNT]` prints ports of the loopback address on which nobody listens, below those that the system gives to
+/// outgoing connections: one of these may be taken before the server has begun to listen.
 const PRELUDE: &str = r#"
 nok() {
   local status=0
@@ -25,11 +25,12 @@ nok() {
   if [ $status = 0 ] || [ $status = 199 ]; then echo "should have failed, but ended with $status: $*" >&2; exit 1; fi
 }
 free_port() {
-  /usr/bin/python3 -c 'import random, socket
-while True:
-  port = random.randrange(20000, 32000)
-  try: socket.socket().bind(("127.0.0.1", port)); print(port); break
-  except OSError: pass'
+  /usr/bin/python3 -c 'import random, socket, sys
+held = []
+while len(held) < int(sys.argv[1]):
+  port, server = random.randrange(20000, 32000), socket.socket()
+  try: server.bind(("127.0.0.1", port)); held.append(server); print(port)
+  except OSError: pass' ${1:-1}
 }
 until_true() {
   local end=$((SECONDS + $1)) pause=1

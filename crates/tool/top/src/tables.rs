@@ -326,15 +326,19 @@ pub(crate) fn pools(facts: &Facts) -> Table {
     Table { head: head(&names), rows: all(&facts["pools"]).map(row).collect(), none: "There are no pools." }
 }
 
+/// `POOL/NAMESPACE/IMAGE`, without what is empty.
+fn path(parts: [&Value; 3]) -> String {
+    let parts: Vec<String> = parts.map(text).into_iter().filter(|part| !part.is_empty()).collect();
+    parts.join("/")
+}
+
 /// Images: what clients do with them.
 pub(crate) fn images(facts: &Facts) -> Table {
     let row = |image: &Value| {
         let rate = |count: &str| facts.image_rate(image, count);
         let mean = |us: &str, ops: &str| rate(us)?.checked_div(rate(ops)?);
-        let name = [&image["pool"], &image["namespace"], &image["name"]].map(text);
-        let name: Vec<String> = name.into_iter().filter(|part| !part.is_empty()).collect();
         vec![
-            word(name.join("/")),
+            word(path([&image["pool"], &image["namespace"], &image["name"]])),
             figure(number(&image["read_ops"]).saturating_add(number(&image["write_ops"])), si),
             known(rate("read_ops"), si),
             known(rate("write_ops"), si),
@@ -360,13 +364,11 @@ pub(crate) fn clients(facts: &Facts) -> Table {
     let row = |line: &Value| {
         let (cpu_us, ops) = (number(&line["cpu_us"]), number(&line["ops"]));
         let part = share(cpu_us, all_us);
-        let object = [&line["pool"], &line["namespace"], &line["image"]].map(text);
-        let object: Vec<String> = object.into_iter().filter(|part| !part.is_empty()).collect();
         vec![
             word(text(&line["entity"])),
             word(text(&line["host"])),
             word(text(&line["client"])),
-            word(object.join("/")),
+            word(path([&line["pool"], &line["namespace"], &line["image"]])),
             figure(cpu_us / seconds, |us| format!("{}/s", time(us))),
             Cell { text: format!("{:.1} %", 100.0 * part), order: Some(part), ..Cell::default() },
             figure(ops / seconds, si),

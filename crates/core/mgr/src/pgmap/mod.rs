@@ -16,7 +16,8 @@ pub use dump::{
     osd_stat, osd_stat_body, pg_brief, pg_stat, pg_stat_body, pool_row, pool_stat, stat_sum, statfs,
 };
 pub use kept::KeptDigest;
-pub use progress::{Ended, Left, Progress, Recovery};
+use progress::Left;
+pub use progress::{Ended, Progress, Recovery};
 pub use rates::Rate;
 
 use nacre_maps::{OsdMap, flags};

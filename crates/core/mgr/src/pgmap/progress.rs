@@ -24,10 +24,10 @@ const PRIMARIES_COUNT_MAX: usize = 4096;
 const ENDED_COUNT_MAX: usize = 50;
 
 /// Copies that are missing or not where they belong.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Left {
+#[derive(Debug, Default)]
+pub(super) struct Left {
     /// So many objects' copies or chunks.
-    pub copies: u64,
+    copies: u64,
     /// Their bytes, and [`COPY_BYTES`] for each.
     weight: u64,
     /// The same by the OSD that leads the PG, which is who moves them.
@@ -116,8 +116,8 @@ pub struct Recovery {
     began: Stamp,
     /// When it began.
     pub began_at: UTime,
-    /// What is left.
-    pub left: Left,
+    /// So many copies or chunks are missing or not where they belong.
+    pub copies_left: u64,
     all: Way,
     /// What each OSD has to move.
     primaries: BTreeMap<OsdId, Way>,
@@ -127,7 +127,7 @@ impl Recovery {
     fn begin(now: Stamp, wall: UTime, left: Left) -> Self {
         let all = Way::begin(now, left.weight);
         let mut recovery =
-            Self { began: now, began_at: wall, left: Left::default(), all, primaries: BTreeMap::new() };
+            Self { began: now, began_at: wall, copies_left: 0, all, primaries: BTreeMap::new() };
         recovery.sample(now, left);
         recovery
     }
@@ -138,7 +138,7 @@ impl Recovery {
         for (osd, weight) in &left.primaries {
             self.primaries.entry(*osd).or_insert_with(|| Way::begin(now, *weight)).sample(now, *weight);
         }
-        self.left = left;
+        self.copies_left = left.copies;
     }
 
     /// The share that is done, 0 to 1.
@@ -169,7 +169,7 @@ impl Recovery {
             let own = way.rate(now, window).map_or(mean, |(own, _)| own.max(mean));
             way.left as f64 / own
         };
-        let left = self.primaries.values().map(of).fold(self.left.weight as f64 / rate, f64::max);
+        let left = self.primaries.values().map(of).fold(self.all.left as f64 / rate, f64::max);
         let left = Duration::try_from_secs_f64(left).ok()?;
         Some(left.saturating_sub(now.since(newest)))
     }

@@ -2,7 +2,7 @@
 
 use super::call::{Answer, Call, refuse};
 use super::table::{Command, command};
-use crate::overview::clients::{self, total_ns};
+use crate::overview::clients;
 use nacre_format::{Align, Table, bytes, fixed};
 use nacre_mgr::{BILL_WINDOW_MAX, BillLine, BillWindow};
 use nacre_types::Errno;
@@ -55,8 +55,8 @@ fn plain(call: &Call<'_>, window: &BillWindow, limit: usize) -> String {
     if window.seconds == 0 {
         return "no OSD has reported for whom it works; see option nacre_bill\n".to_owned();
     }
-    let (total, seconds) = (total_ns(window).max(1) as f64, window.seconds as f64);
-    let share = |ns: u64| format!("{} %", fixed(100.0 * ns as f64 / total, 1));
+    let (total_ns, seconds) = (window.total_ns(), window.seconds as f64);
+    let share = |ns: u64| format!("{} %", fixed(100.0 * ns as f64 / total_ns.max(1) as f64, 1));
     let per_second = |ns: u64| fixed(ns as f64 / 1000.0 / seconds, 0);
     let mut table = Table::new(&[
         ("CLIENT", Align::Left, Align::Left),
@@ -92,7 +92,7 @@ fn plain(call: &Call<'_>, window: &BillWindow, limit: usize) -> String {
             ["-".to_owned(), class.to_owned(), String::new(), String::new(), per_second(ns), share(ns)];
         table.row(cells);
     }
-    let total = per_second(total_ns(window));
+    let total = per_second(total_ns);
     format!(
         "{}in the last {} s, {total} us of processor time a second on all OSDs\n",
         table.render(),

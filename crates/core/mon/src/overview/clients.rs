@@ -44,14 +44,8 @@ pub(crate) fn tree(map: &OsdMap, window: &BillWindow, limit: usize) -> Node {
     }
     Section::new()
         .with("seconds", window.seconds)
-        .with("total_cpu_us", total_ns(window) / 1000)
+        .with("total_cpu_us", window.total_ns() / 1000)
         .with("lines", Node::array("line", window.lines.iter().take(limit).map(line)))
         .with("classes_cpu_us", classes)
         .into()
-}
-
-/// Nanoseconds of all lines and classes.
-pub(crate) fn total_ns(window: &BillWindow) -> u64 {
-    let lines = window.lines.iter().map(|line| line.account.cpu_ns);
-    lines.chain(window.classes_ns.iter().map(|(_, ns)| *ns)).fold(0, u64::saturating_add)
 }

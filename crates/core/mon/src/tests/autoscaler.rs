@@ -1,6 +1,6 @@
 //! The autoscaler of our own manager: pools get other numbers of PGs, at its pace, and what it may not do it says.
 
-use super::{ADMIN, World};
+use super::{ADMIN, World, clean_pg};
 use crate::event::SessionId;
 use nacre_maps::{AutoscaleMode, Pool, flags};
 use nacre_msg::stats::{PgStat, pg_state};
@@ -71,19 +71,10 @@ impl Cluster {
             let mut stats = PgStats { fsid: self.world.mon.fsid(), ..PgStats::default() };
             for (id, pool) in &map.pools {
                 for pg in (0..pool.pg_num).map(|seed| PgId::new(*id, seed)) {
-                    let placed = map.pg_to_up_acting(pg);
-                    if placed.acting_primary != osd {
+                    let mut stat = clean_pg(&map, pg);
+                    if stat.acting_primary != osd {
                         continue;
                     }
-                    let state = pg_state::ACTIVE | pg_state::CLEAN;
-                    let mut stat = PgStat {
-                        state,
-                        up: placed.up,
-                        acting: placed.acting,
-                        acting_primary: osd,
-                        reported_epoch: map.epoch,
-                        ..PgStat::default()
-                    };
                     let sum = &mut stat.stats.sum;
                     sum.num_objects = objects;
                     sum.num_object_copies = objects * i64::from(pool.size);

@@ -47,11 +47,12 @@ use nacre_auth::{AuthChange, ClientAuth, CryptoKey, EntityAuth, Offer, Step};
 use nacre_denc::Decode;
 use nacre_maps::{Incremental, OsdMap, WEIGHT_ONE};
 use nacre_msg::peer::PeerVersions;
+use nacre_msg::stats::{PgStat, pg_state};
 use nacre_msg::{
     Answer, Message, MonCommand, MonCommandAck, MonSubscribe, OsdBoot, Subscription, Superblock,
 };
 use nacre_types::entropy::SeededEntropy;
-use nacre_types::{AddrVec, AuthName, EntityAddr, EntityKind, Epoch, OsdId, Stamp, UTime, Uuid};
+use nacre_types::{AddrVec, AuthName, EntityAddr, EntityKind, Epoch, OsdId, PgId, Stamp, UTime, Uuid};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -96,6 +97,20 @@ pub(super) fn store(osd: OsdId) -> Uuid {
     let number = osd.to_le_bytes();
     (bytes[0], bytes[15]) = (number[0], number[1]);
     Uuid::from_random(bytes)
+}
+
+/// What the OSD that leads a PG reports of it when it is active and clean where the map has it.
+pub(super) fn clean_pg(map: &OsdMap, pg: PgId) -> PgStat {
+    let placed = map.pg_to_up_acting(pg);
+    PgStat {
+        state: pg_state::ACTIVE | pg_state::CLEAN,
+        reported_epoch: map.epoch,
+        up: placed.up,
+        up_primary: placed.up_primary,
+        acting: placed.acting,
+        acting_primary: placed.acting_primary,
+        ..PgStat::default()
+    }
 }
 
 impl World {

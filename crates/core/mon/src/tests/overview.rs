@@ -1,9 +1,8 @@
 //! What people look at: the overview and the history, where the web page is shown, and to whom.
 
-use super::{ADMIN, World};
+use super::{ADMIN, World, clean_pg};
 use crate::event::SessionId;
 use crate::{Listening, Reader, ScrapeTarget};
-use nacre_msg::stats::{PgStat, pg_state};
 use nacre_msg::{BillReport, BillRow, DeviceReport, PgStats, SlowRequest, SlowRequests};
 use nacre_types::{DeviceLatencies, DeviceWork, EntityName, Errno, PgId, RequestClass, UTime};
 use serde_json::Value;
@@ -283,18 +282,8 @@ fn of_a_thousand_osds_and_forty_thousand_pgs() {
     let mut stats: Vec<PgStats> = osds.iter().map(|_| PgStats { fsid, ..PgStats::default() }).collect();
     for (id, pool) in &map.pools {
         for pg in (0..pool.pg_num).map(|seed| PgId::new(*id, seed)) {
-            let placed = map.pg_to_up_acting(pg);
-            let primary = placed.acting_primary;
-            let stat = PgStat {
-                state: pg_state::ACTIVE | pg_state::CLEAN,
-                reported_epoch: map.epoch,
-                up: placed.up,
-                acting: placed.acting,
-                up_primary: primary,
-                acting_primary: primary,
-                ..PgStat::default()
-            };
-            stats[usize::try_from(primary).expect("a primary")].pg_stat.insert(pg, stat);
+            let stat = clean_pg(&map, pg);
+            stats[usize::try_from(stat.acting_primary).expect("a primary")].pg_stat.insert(pg, stat);
         }
     }
     for (session, stats) in osds.iter().zip(stats) {

@@ -1,10 +1,9 @@
 //! Primaries: evened by affinity, and who owns an affinity.
 
-use super::{ADMIN, World};
+use super::{ADMIN, World, clean_pg};
 use crate::event::SessionId;
 use nacre_maps::WEIGHT_ONE;
 use nacre_mgr::primaries::{Evenness, Plan};
-use nacre_msg::stats::{PgStat, pg_state};
 use nacre_msg::{DeviceReport, OsdPgCreated, PgStats};
 use nacre_types::{DeviceLatencies, DeviceWork, OsdId, PgId, RequestClass};
 use serde_json::Value;
@@ -56,19 +55,10 @@ impl Cluster {
             for pg in
                 map.pools.iter().flat_map(|(id, pool)| (0..pool.pg_num).map(|seed| PgId::new(*id, seed)))
             {
-                let placed = map.pg_to_up_acting(pg);
-                if placed.acting_primary != osd {
+                let stat = clean_pg(&map, pg);
+                if stat.acting_primary != osd {
                     continue;
                 }
-                let stat = PgStat {
-                    state: pg_state::ACTIVE | pg_state::CLEAN,
-                    up: placed.up,
-                    up_primary: placed.up_primary,
-                    acting: placed.acting,
-                    acting_primary: osd,
-                    reported_epoch: map.epoch,
-                    ..PgStat::default()
-                };
                 stats.pg_stat.insert(pg, stat);
                 self.world.message(session, 0, OsdPgCreated { version: 0, pg });
             }

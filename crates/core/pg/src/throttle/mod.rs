@@ -182,7 +182,7 @@ impl RecoveryThrottle {
             return;
         }
         if let Some(spent) = spent {
-            let (limit, near) = (self.limit(), self.near());
+            let (limit, near) = self.limits();
             if self.target > Duration::ZERO {
                 self.kept.add(now, spent > limit);
             }
@@ -208,11 +208,12 @@ impl RecoveryThrottle {
         least.max(calm * self.multiple_thousandths / 1000)
     }
 
-    /// What they take when recovery is about to be too fast.
-    fn near(&mut self) -> Duration {
+    /// That, and what they take when recovery is about to be too fast.
+    fn limits(&mut self) -> (Duration, Duration) {
         let (limit, calm) = (self.limit(), self.calm.p99());
         // Half of the limit may be usual where nobody knows what is.
-        if calm.is_zero() { limit / 10 * 9 } else { (limit + calm.min(limit)) / 2 }
+        let near = if calm.is_zero() { limit / 10 * 9 } else { (limit + calm.min(limit)) / 2 };
+        (limit, near)
     }
 
     fn has_clients(&self, now: Stamp) -> bool {
@@ -311,9 +312,10 @@ impl RecoveryThrottle {
         if self.rate(now).is_none() {
             return;
         }
-        if took <= self.near() {
+        let (limit, near) = self.limits();
+        if took <= near {
             self.parts_eighths = (self.parts_eighths + 1).min(PARTS_MAX * PARTS_MAX);
-        } else if took > self.limit() && now >= self.parts_judged_from {
+        } else if took > limit && now >= self.parts_judged_from {
             self.parts_eighths = (self.parts_eighths / 2).max(PARTS_MAX);
             self.parts_judged_from = now + CUT_PAUSE;
         }

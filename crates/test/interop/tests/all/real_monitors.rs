@@ -2,7 +2,7 @@
 //!
 //! Needs Debian's ceph-mon, ceph-mgr and ceph-osd, which `test/packages` installs, and fails without them.
 
-use nacre_interop::{Scratch, Shell, binary, free_ports};
+use nacre_interop::{Scratch, Shell, binary};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -67,11 +67,12 @@ impl Ceph {
     fn start() -> Self {
         let scratch = Scratch::new();
         let folder = scratch.path().to_owned();
-        let ports = free_ports(MONITORS.len() + 1);
+        let shell = Shell::at(&folder, &folder.join("ceph.conf")).within(150);
+        let ports = shell.sh(&format!("free_port {}", MONITORS.len() + 1));
+        let ports: Vec<&str> = ports.lines().collect();
         let addrs: Vec<String> = ports.iter().map(|port| format!("v2:127.0.0.1:{port}")).collect();
         let conf = CONF.replace("DIR", &folder.display().to_string());
         let conf = conf.replace("MONHOST", &addrs[..MONITORS.len()].join(","));
-        let shell = Shell::at(&folder, &folder.join("ceph.conf")).within(150);
         let mons = MONITORS.iter().zip(&addrs).map(|(name, addr)| format!("--addv {name} [{addr}]"));
         let shell = shell
             .with("ADDV", mons.collect::<Vec<_>>().join(" "))
