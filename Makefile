@@ -37,13 +37,13 @@ demo: packages bin
 
 # Most tests of daemons wait more than they work: more of them at a time than there are processors.
 test: packages
-	RUST_TEST_THREADS=6 $(CARGO) test --workspace --quiet --no-fail-fast
+	RUST_TEST_THREADS=6 $(CARGO) test --workspace --tests --quiet --no-fail-fast
 	$(MAKE) --no-print-directory fuzz suites
 
 check: lint unit
 
 unit:
-	$(CARGO) test --workspace --exclude nacre-interop --exclude nacre-sim --quiet
+	$(CARGO) test --workspace --tests --exclude nacre-interop --exclude nacre-sim --quiet
 
 fuzz:
 	test/fuzz

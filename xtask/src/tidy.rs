@@ -198,6 +198,20 @@ fn check_file(path: &Path, text: &str, wrong: &mut Vec<String>) {
         }
     }
     check_functions(path, text, wrong);
+    check_code_blocks(path, text, wrong);
+}
+
+/// `make test` runs no code in documentation: rustdoc would read every crate once more for the little there could be.
+fn check_code_blocks(path: &Path, text: &str, wrong: &mut Vec<String>) {
+    let mut is_open = false;
+    for line in text.lines().map(str::trim_start) {
+        let doc = line.strip_prefix("///").or_else(|| line.strip_prefix("//!"));
+        let Some(language) = doc.and_then(|doc| doc.trim_start().strip_prefix("```")) else { continue };
+        if !is_open && matches!(language.trim(), "" | "rust" | "no_run" | "should_panic") {
+            wrong.push(format!("{}: Rust code in documentation is not tested: make it a test, or ```text", path.display()));
+        }
+        is_open = !is_open;
+    }
 }
 
 /// Relies on rustfmt: a function ends at the first closing brace in its own column.

@@ -1,8 +1,8 @@
 //! What the kinds of an OSD's work weigh: nanoseconds of its thread for one of each, and for each KiB of data.
 //!
-//! Estimates, not fitted yet: they are to be measured with loads of one kind each, by what the threads used (`osd-cpu` of `perf dump`) and how
-//! much there was of each kind (`osd-bill`). What matters is their ratio, and that only among those who are served within the same
-//! millisecond: the sum of the bill is exact whatever they are.
+//! Fitted by `bench/bill-weights`: loads of one kind each, by what the threads used (`osd-cpu` of `perf dump`) and how much there was of each
+//! kind (`osd-bill`). Of 60 pairs of an OSD and a load half were met within 14 %, the worst within 57 %. What matters is their ratio, and that
+//! only among those who are served within the same millisecond: the sum of the bill is exact whatever they are.
 
 use serde_json::{Map, Value, json};
 
@@ -39,18 +39,18 @@ const KINDS: usize = 12;
 
 /// Name, nanoseconds for one, nanoseconds for each KiB.
 const WEIGHTS: [(&str, u64, u64); KINDS] = [
-    ("write", 40_000, 800),
-    ("read", 12_000, 100),
-    ("reply", 8_000, 300),
-    ("rep_op", 25_000, 700),
-    ("rep_op_reply", 7_000, 0),
-    ("durable", 8_000, 0),
-    ("fetched", 10_000, 200),
-    ("recovery", 60_000, 800),
-    ("scrub", 400_000, 0),
-    ("peer_message", 15_000, 0),
-    ("tick", 1_000, 0),
-    ("control", 10_000, 0),
+    ("write", 16_100, 450),
+    ("read", 7_100, 100),
+    ("reply", 4_900, 260),
+    ("rep_op", 15_400, 450),
+    ("rep_op_reply", 8_200, 0),
+    ("durable", 20_900, 0),
+    ("fetched", 22_200, 200),
+    ("recovery", 118_500, 190),
+    ("scrub", 3_565_600, 0),
+    ("peer_message", 77_900, 0),
+    ("tick", 1_200, 0),
+    ("control", 15_500, 0),
 ];
 
 /// How much there was of each.
