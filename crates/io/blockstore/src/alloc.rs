@@ -4,9 +4,10 @@
 //! it, may still refer to it. It becomes free when a checkpoint is durable whose cut came after the release.
 
 use crate::device::Run;
-use crate::freemap::{FreeMapShard, RefChanges};
-use crate::freeruns::FreeRuns;
-use std::collections::{BTreeMap, VecDeque};
+use crate::free_bitmap::FreeBitmap;
+use crate::freemap::{FREE_MAP_SHARD_BLOCKS, FreeMapShard, RefChanges};
+use crate::shared_blocks::SharedBlocks;
+use std::collections::VecDeque;
 
 /// Part of the area that is left to large writes in long runs, if there is as much: homes go into the holes then.
 const LONG_RESERVE_DIVISOR: u64 = 8;
@@ -25,11 +26,10 @@ const CHANGE_BYTES: usize = 12;
 #[derive(Debug)]
 pub(crate) struct Alloc {
     area: Run,
-    free: FreeRuns,
+    free: FreeBitmap,
     /// Where the next search begins.
     cursor: u32,
-    /// References beyond the first, of blocks that have more than one.
-    shared: BTreeMap<u32, u32>,
+    shared: SharedBlocks,
     /// Blocks without references, with the number of cuts made when they lost the last one.
     pending: VecDeque<(u64, Run)>,
     /// Those of fewer cuts may be freed now.
@@ -49,9 +49,9 @@ impl Alloc {
     pub(crate) fn new(area: Run) -> Self {
         Self {
             area,
-            free: FreeRuns::new(area),
+            free: FreeBitmap::new(area),
             cursor: area.start,
-            shared: BTreeMap::new(),
+            shared: SharedBlocks::default(),
             pending: VecDeque::new(),
             durable_cut: 0,
             sorted: Vec::new(),
@@ -66,7 +66,7 @@ impl Alloc {
         self.area
     }
 
-    pub(crate) fn free(&self) -> &FreeRuns {
+    pub(crate) fn free(&self) -> &FreeBitmap {
         &self.free
     }
 
@@ -89,7 +89,7 @@ impl Alloc {
 
     /// Takes `count` blocks for a large write, in as few runs as there can be; `None` when there are not as many.
     pub(crate) fn allocate(&mut self, count: u32) -> Option<Vec<Run>> {
-        let runs = self.take(count, FreeRuns::find)?;
+        let runs = self.take(count, FreeBitmap::find)?;
         runs.iter().for_each(|run| self.changes.add(*run, 1));
         self.taken += u64::from(count);
         Some(runs)
@@ -99,17 +99,21 @@ impl Alloc {
     pub(crate) fn allocate_homes(&mut self, count: u32) -> Option<Vec<Run>> {
         let reserve = u64::from(self.area.count) / LONG_RESERVE_DIVISOR;
         let is_roomy = self.free.long_blocks() > reserve + u64::from(count);
-        self.take(count, if is_roomy { FreeRuns::find } else { FreeRuns::find_hole })
+        self.take(count, if is_roomy { FreeBitmap::find } else { FreeBitmap::find_hole })
     }
 
-    fn take(&mut self, count: u32, find: impl Fn(&FreeRuns, u32, u32) -> Option<Run>) -> Option<Vec<Run>> {
+    fn take(
+        &mut self,
+        count: u32,
+        find: impl Fn(&mut FreeBitmap, u32, u32) -> Option<Run>,
+    ) -> Option<Vec<Run>> {
         if u64::from(count) > self.free.blocks() {
             return None;
         }
         let mut runs = Vec::new();
         let mut left = count;
         while left > 0 {
-            let found = find(&self.free, left, self.cursor)?;
+            let found = find(&mut self.free, left, self.cursor)?;
             let taken = Run { start: found.start, count: found.count.min(left) };
             assert!(self.free.take(taken), "a free run was just found");
             self.cursor = taken.end();
@@ -128,20 +132,22 @@ impl Alloc {
         was_free
     }
 
-    /// Takes what a shard of the free map says; gives a run that is outside of the area.
-    pub(crate) fn load(&mut self, nth: u32, shard: &FreeMapShard) -> Result<(), Run> {
-        shard
-            .runs(nth)
-            .into_iter()
-            .try_for_each(|run| if self.free.take(run) { Ok(()) } else { Err(run) })?;
-        self.shared.extend(shard.shared(nth));
+    /// Takes what a shard of the free map says; gives a block that is outside of the area. [`Alloc::loaded`] is due behind the last one.
+    pub(crate) fn load(&mut self, nth: u32, shard: &FreeMapShard) -> Result<(), u32> {
+        self.free.load(nth * FREE_MAP_SHARD_BLOCKS, shard.used())?; // callers bound `nth`
+        shard.shared(nth).for_each(|(run, extra)| self.shared.put(run, extra));
         Ok(())
+    }
+
+    /// All shards are loaded.
+    pub(crate) fn loaded(&mut self) {
+        self.free.count();
     }
 
     /// Adds a reference to a block that has one.
     pub(crate) fn share(&mut self, block: u32) {
         self.changes.add(Run { start: block, count: 1 }, 1);
-        *self.shared.entry(block).or_default() += 1;
+        self.shared.add(block);
     }
 
     /// Drops a reference; the last one makes the block pending.
@@ -153,10 +159,8 @@ impl Alloc {
     /// As [`Alloc::release`], for what lay below a block that the checkpoint has written home: the free map that was
     /// committed with it knows already.
     pub(crate) fn release_base(&mut self, block: u32) {
-        match self.shared.get_mut(&block) {
-            None => self.await_checkpoint(block),
-            Some(1) => drop(self.shared.remove(&block)),
-            Some(more) => *more -= 1,
+        if !self.shared.release(block) {
+            self.await_checkpoint(block);
         }
     }
 
@@ -182,7 +186,8 @@ impl Alloc {
     /// About how many bytes this takes.
     pub(crate) fn bytes(&self) -> usize {
         self.free.bytes()
-            + PENDING_BYTES * (self.shared.len() + self.pending.len())
+            + self.shared.bytes()
+            + PENDING_BYTES * self.pending.len()
             + 8 * self.sorted.len()
             + self.changes.len() * CHANGE_BYTES
     }
@@ -243,7 +248,9 @@ impl Alloc {
                 *entry = to;
             }
         };
-        self.shared.iter().for_each(|(block, extra)| set(*block, Some(extra + 1)));
+        for (run, extra) in self.shared.iter() {
+            run.blocks().for_each(|block| set(block, Some(extra + 1)));
+        }
         let pending = self.pending.iter().map(|(_, run)| run).chain(&self.sorted);
         pending.flat_map(|run| run.blocks()).for_each(|block| set(block, Some(0)));
         self.free.iter().flat_map(Run::blocks).for_each(|block| set(block, None));

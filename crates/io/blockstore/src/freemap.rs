@@ -2,9 +2,11 @@
 //! that opening a store need not look at its objects. Drawn in `docs/formats/blockstore.md`.
 
 use crate::device::Run;
+use crate::shared_blocks::SharedBlocks;
 use nacre_buf::Bytes;
 use nacre_denc::{DecodeError, Reader, Writer};
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 const VERSION: u8 = 1;
 /// Blocks of one shard: 128 MiB of the device, 4 KiB of bits.
@@ -61,13 +63,13 @@ impl RefChanges {
 pub(crate) struct FreeMapShard {
     /// A bit for each block that is referred to.
     used: Vec<u8>,
-    /// References beyond the first, by block within the shard.
-    shared: BTreeMap<u32, u32>,
+    /// Blocks within the shard.
+    shared: SharedBlocks,
 }
 
 impl Default for FreeMapShard {
     fn default() -> Self {
-        Self { used: vec![0; MAP_BYTES], shared: BTreeMap::new() }
+        Self { used: vec![0; MAP_BYTES], shared: SharedBlocks::default() }
     }
 }
 
@@ -85,53 +87,50 @@ impl FreeMapShard {
 
     fn set(&mut self, at: u32, references: u32) {
         self.mark(at, references > 0);
-        match references.saturating_sub(1) {
-            0 => drop(self.shared.remove(&at)),
-            extra => drop(self.shared.insert(at, extra)),
-        }
+        self.shared.set(at, references.saturating_sub(1));
     }
 
     pub(crate) fn references(&self, at: u32) -> u32 {
-        let extra = self.shared.get(&at).copied().unwrap_or(0);
-        u32::from(self.is_used(at)) + extra
+        u32::from(self.is_used(at)) + self.shared.extra(at)
     }
 
     /// Applies changes of one shard, in any order: only their sums count. Gives a block that would be referred to less than never.
     pub(crate) fn apply(&mut self, changes: &[(Run, i32)]) -> Result<(), u32> {
-        let mut sums = vec![0_i32; FREE_MAP_SHARD_BLOCKS as usize];
-        let (mut first, mut end) = (sums.len(), 0);
-        for (run, by) in changes {
-            let at = (run.start % FREE_MAP_SHARD_BLOCKS) as usize;
-            let behind = at + run.count as usize;
-            (first, end) = (first.min(at), end.max(behind));
-            sums.get_mut(at..behind).unwrap_or_default().iter_mut().for_each(|sum| *sum += by);
-        }
         let shard = changes.first().map_or(0, |(run, _)| shard_of(run.start) * FREE_MAP_SHARD_BLOCKS);
-        for (at, by) in (0..).zip(sums).take(end).skip(first).filter(|(_, by)| *by != 0) {
-            let references = self.references(at).checked_add_signed(by).ok_or(shard + at)?;
-            self.set(at, references);
+        // Where sums change, and by how much.
+        let mut edges: Vec<(u32, i64)> = Vec::with_capacity(2 * changes.len());
+        for (run, by) in changes {
+            let at = run.start % FREE_MAP_SHARD_BLOCKS;
+            edges.extend([(at, i64::from(*by)), (at + run.count, -i64::from(*by))]);
+        }
+        edges.sort_unstable_by_key(|(at, _)| *at);
+        let (mut sum, mut from) = (0_i64, 0);
+        for (at, by) in edges {
+            if sum != 0 {
+                self.add(from..at, sum).map_err(|at| shard + at)?;
+            }
+            (sum, from) = (sum + by, at);
         }
         Ok(())
     }
 
-    /// Used blocks as runs, of the shard's number `nth`.
-    pub(crate) fn runs(&self, nth: u32) -> Vec<Run> {
-        let mut runs: Vec<Run> = Vec::new();
-        let first = nth * FREE_MAP_SHARD_BLOCKS; // callers bound `nth`
-        for (at, byte) in (0..).step_by(8).zip(&self.used).filter(|(_, byte)| **byte != 0) {
-            for block in (at..at + 8).filter(|at| byte >> (at % 8) & 1 == 1).map(|at: u32| first + at) {
-                match runs.last_mut() {
-                    Some(run) if run.end() == block => run.count += 1,
-                    _ => runs.push(Run { start: block, count: 1 }),
-                }
-            }
+    fn add(&mut self, blocks: Range<u32>, by: i64) -> Result<(), u32> {
+        for at in blocks {
+            let references = i64::from(self.references(at)) + by;
+            self.set(at, u32::try_from(references).map_err(|_| at)?);
         }
-        runs
+        Ok(())
+    }
+
+    /// A bit for each block that is referred to.
+    pub(crate) fn used(&self) -> &[u8] {
+        &self.used
     }
 
     /// Blocks with more than one reference, and how many more, of the shard's number `nth`.
-    pub(crate) fn shared(&self, nth: u32) -> impl Iterator<Item = (u32, u32)> {
-        self.shared.iter().map(move |(at, extra)| (nth * FREE_MAP_SHARD_BLOCKS + at, *extra))
+    pub(crate) fn shared(&self, nth: u32) -> impl Iterator<Item = (Run, u32)> {
+        let first = nth * FREE_MAP_SHARD_BLOCKS; // callers bound `nth`
+        self.shared.iter().map(move |(run, extra)| (Run { start: first + run.start, ..run }, extra))
     }
 
     /// `None` when nothing is used.
@@ -139,18 +138,11 @@ impl FreeMapShard {
         if self.used.iter().all(|byte| *byte == 0) {
             return None;
         }
-        let mut shared: Vec<(Run, u32)> = Vec::new();
-        for (at, extra) in &self.shared {
-            match shared.last_mut() {
-                Some((run, same)) if run.end() == *at && same == extra => run.count += 1,
-                _ => shared.push((Run { start: *at, count: 1 }, *extra)),
-            }
-        }
         let mut w = Writer::with_capacity(MAP_BYTES + 16);
         w.envelope(VERSION, 1, |w| {
             w.raw(&self.used);
-            w.count(shared.len());
-            for (run, extra) in shared {
+            w.count(self.shared.len());
+            for (run, extra) in self.shared.iter() {
                 w.u32(run.start);
                 w.u32(run.count);
                 w.u32(extra);
@@ -162,12 +154,17 @@ impl FreeMapShard {
     pub(crate) fn decode(value: Bytes) -> Result<Self, DecodeError> {
         Reader::new(value).envelope("free map", VERSION, |_, r| {
             let used = r.take(MAP_BYTES)?.to_vec();
-            let mut shard = Self { used, shared: BTreeMap::new() };
+            let mut shard = Self { used, shared: SharedBlocks::default() };
+            let mut free_from = 0;
             for _ in 0..r.count(12)? {
                 let (start, count, extra) = (r.u32()?, r.u32()?, r.u32()?);
                 let end = start.checked_add(count).filter(|end| *end <= FREE_MAP_SHARD_BLOCKS);
-                let end = end.ok_or(DecodeError::Invalid { what: "shared blocks", value: start.into() })?;
-                shard.shared.extend((start..end).map(|at| (at, extra)));
+                // In the order in which they are written, none empty.
+                if end.is_none() || count == 0 || extra == 0 || start < free_from {
+                    return Err(DecodeError::Invalid { what: "shared blocks", value: start.into() });
+                }
+                free_from = start + count;
+                shard.shared.put(Run { start, count }, extra);
             }
             Ok(shard)
         })
@@ -192,8 +189,8 @@ mod tests {
         assert_eq!(shard.apply(&[(run(6, 1), -1)]), Err(6));
         let back = FreeMapShard::decode(shard.encode().expect("something is used")).expect("our own bytes");
         assert_eq!(back, shard);
-        assert_eq!(back.runs(2), [run(2 * FREE_MAP_SHARD_BLOCKS + 7, 3)]);
-        assert_eq!(back.shared(2).collect::<Vec<_>>(), [(2 * FREE_MAP_SHARD_BLOCKS + 9, 3)]);
+        assert_eq!(back.used().get(..2), Some(&[0b1000_0000, 0b11][..]));
+        assert_eq!(back.shared(2).collect::<Vec<_>>(), [(run(2 * FREE_MAP_SHARD_BLOCKS + 9, 1), 3)]);
         assert_eq!(shard.apply(&[(run(7, 2), -1), (run(9, 1), -4)]), Ok(()));
         assert_eq!(shard.encode(), None);
     }

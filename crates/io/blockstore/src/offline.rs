@@ -73,7 +73,7 @@ pub struct FreeSpace {
     /// Those of them in pieces of 1 MiB and more.
     pub long_bytes: u64,
     /// Runs of neighbouring blocks that they make.
-    pub pieces: usize,
+    pub pieces: u64,
 }
 
 fn extents(blocks: impl Iterator<Item = (u32, DeviceBlock)>) -> Vec<DeviceExtent> {
@@ -111,11 +111,7 @@ impl BlockStore {
     pub fn free_space(&self) -> FreeSpace {
         let free = self.table.space.alloc.free();
         let bytes = |blocks: u64| blocks * BLOCK as u64;
-        FreeSpace {
-            bytes: bytes(free.blocks()),
-            long_bytes: bytes(free.long_blocks()),
-            pieces: free.pieces(),
-        }
+        FreeSpace { bytes: bytes(free.blocks()), long_bytes: bytes(free.long_blocks()), pieces: free.runs() }
     }
 
     /// How an object is kept; `None` when it does not exist.

@@ -441,7 +441,7 @@ impl ObjectStore for BlockStore {
         let free = FreeSpace {
             bytes: free.blocks() * block,
             long_bytes: free.long_blocks() * block,
-            runs: free.pieces() as u64,
+            runs: free.runs(),
         };
         StoreCounters { object_hits: hits.get(), object_misses: misses.get(), log_bytes, device, free }
     }

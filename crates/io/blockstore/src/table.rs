@@ -129,11 +129,12 @@ impl Table {
         let copies = Copies::load(kv.as_ref(), options.omap_step_entries_max)?;
         kv_schema::scan::<OpenError>(kv.as_ref(), &[kv_schema::prefix::FREE], |key, value| {
             let (nth, shard) = kv_schema::decode_free(key, value)?;
-            alloc.load(nth, &shard).map_err(|run| OpenError::Inconsistent {
+            alloc.load(nth, &shard).map_err(|block| OpenError::Inconsistent {
                 what: "block outside the data area",
-                value: run.start.into(),
+                value: block.into(),
             })
         })?;
+        alloc.loaded();
         let clean_bytes_max = options.metadata_bytes_max;
         Ok(Self {
             kv,

@@ -16,6 +16,7 @@ mod once;
 mod random;
 mod removal;
 mod rig;
+mod start;
 mod sums;
 mod throttle;
 mod wal_device;

@@ -1,0 +1,514 @@
+//! [`FreeBitmap`]: the free blocks of the data area, a bit for each, with what finds runs of them by place and by length.
+//!
+//! About 31 MiB for a terabyte that is written all over, as in BlueStore's bitmap allocator; next to nothing where all or none is free.
+//!
+//! Two kinds of writer take from it. Large writes want one long run, so that they are few requests to the device. Dirty
+//! blocks that a checkpoint writes home come one by one from all over their objects, and leave as many holes of a block
+//! where they were. Were they put into long runs always, then after one pass over the device nothing but holes would be
+//! left, and a write of 4 MiB would be a thousand requests. So once long runs become rare, homes go into the holes:
+//! each then fills as many as it leaves behind, and what is long stays long.
+
+use crate::device::Run;
+use crate::run_tree::{Place, RunTree};
+use crate::segment_bits::{SEGMENT_BLOCKS, SegmentBits, WORD_BITS};
+
+/// The least length of long runs: 1 MiB, what one request writes.
+const LONG_BLOCKS: u32 = 256;
+/// Runs that are looked at for a large write, for one that it does not leave much of.
+const PROBES_MAX: usize = 8;
+/// Long runs that are passed by for a hole before one of them is taken.
+const PASSED_MAX: usize = 64;
+/// Runs as long as this are all the same: 64 MiB.
+const ENDLESS_BLOCKS: u32 = 4 * SEGMENT_BLOCKS;
+
+/// Which blocks are free. Blocks outside of the area are not.
+#[derive(Debug)]
+pub(crate) struct FreeBitmap {
+    segments: Vec<Segment>,
+    /// Behind `segments` by those in `stale`.
+    tree: RunTree,
+    stale: Vec<usize>,
+    /// Segments with bits of their own.
+    mixed: usize,
+    blocks: u64,
+    runs: u64,
+    long_blocks: u64,
+}
+
+#[derive(Debug, Clone, Default)]
+struct Segment {
+    bits: SegmentBits,
+    /// Whether it is in `stale`.
+    is_stale: bool,
+}
+
+const fn segment_of(block: u32) -> usize {
+    (block / SEGMENT_BLOCKS) as usize
+}
+
+/// What a run counts among the long ones. Of a longer one than [`LONG_BLOCKS`] it does not matter how much: differences are the same.
+const fn long(blocks: u32) -> u64 {
+    if blocks >= LONG_BLOCKS { blocks as u64 } else { 0 }
+}
+
+impl FreeBitmap {
+    /// All of the area is free.
+    pub(crate) fn new(area: Run) -> Self {
+        let end = u64::from(area.start) + u64::from(area.count);
+        let count = usize::try_from(end.div_ceil(SEGMENT_BLOCKS.into())).expect("at most 2^20");
+        let mut map = Self {
+            segments: vec![Segment::default(); count],
+            tree: RunTree::new(count),
+            stale: Vec::new(),
+            mixed: 0,
+            blocks: 0,
+            runs: 0,
+            long_blocks: 0,
+        };
+        if area.count > 0 {
+            map.give(area);
+        }
+        map
+    }
+
+    /// Number of free blocks.
+    pub(crate) fn blocks(&self) -> u64 {
+        self.blocks
+    }
+
+    /// Free blocks in runs of 1 MiB and more.
+    pub(crate) fn long_blocks(&self) -> u64 {
+        self.long_blocks
+    }
+
+    /// How many runs there are.
+    pub(crate) fn runs(&self) -> u64 {
+        self.runs
+    }
+
+    /// About how many bytes this takes.
+    pub(crate) fn bytes(&self) -> usize {
+        let segments = self.segments.len() * size_of::<Segment>() + self.mixed * SegmentBits::BYTES;
+        segments + self.tree.bytes() + self.stale.capacity() * size_of::<usize>()
+    }
+
+    /// All runs, by start.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = Run> {
+        let run_from = |at: u32| {
+            let start = self.next(at)?;
+            Some(Run { start, count: self.free_from(start, u32::MAX) })
+        };
+        std::iter::successors(run_from(0), move |run| run_from(run.end()))
+    }
+
+    /// The first free block from `at` on, looked for in segment after segment.
+    fn next(&self, at: u32) -> Option<u32> {
+        let first = segment_of(at);
+        let from = |nth: usize| if nth == first { at % SEGMENT_BLOCKS } else { 0 };
+        (first..self.segments.len())
+            .find_map(|nth| self.segment(nth).find(1, from(nth)).map(|at| block_in(nth, at)))
+    }
+
+    fn segment(&self, nth: usize) -> &SegmentBits {
+        self.segments.get(nth).map_or(&SegmentBits::None, |segment| &segment.bits)
+    }
+
+    /// Free blocks from `at` on, `max` at most or a segment more.
+    fn free_from(&self, at: u32, max: u32) -> u32 {
+        self.same_from(at, max, SegmentBits::ones)
+    }
+
+    /// Blocks from `at` on that are not free, as above.
+    fn used_from(&self, at: u32, max: u32) -> u32 {
+        self.same_from(at, max, SegmentBits::zeros)
+    }
+
+    fn same_from(&self, at: u32, max: u32, in_segment: impl Fn(&SegmentBits, u32) -> u32) -> u32 {
+        let mut found = 0_u32;
+        while found < max
+            && let Some(here) = at.checked_add(found)
+        {
+            let offset = here % SEGMENT_BLOCKS;
+            let same = in_segment(self.segment(segment_of(here)), offset);
+            found += same;
+            if offset + same < SEGMENT_BLOCKS {
+                break;
+            }
+        }
+        found
+    }
+
+    /// Free blocks right before `end`, `max` at most or a segment more.
+    fn free_before(&self, end: u32, max: u32) -> u32 {
+        let mut found = 0;
+        while found < max && found < end {
+            let last = end - found - 1;
+            let length = last % SEGMENT_BLOCKS + 1;
+            let ones = self.segment(segment_of(last)).ones_before(length);
+            found += ones;
+            if ones < length {
+                break;
+            }
+        }
+        found
+    }
+
+    /// Free blocks on both sides of a run, as far as it matters whether they are long.
+    fn beside(&self, run: Run) -> (u32, u32) {
+        (self.free_before(run.start, LONG_BLOCKS), self.free_from(run.end(), LONG_BLOCKS))
+    }
+
+    /// Sets a run free or not, which all was the other.
+    fn set(&mut self, run: Run, is_free: bool) {
+        let mut left = run;
+        while left.count > 0 {
+            let (nth, at) = (segment_of(left.start), left.start % SEGMENT_BLOCKS);
+            let count = left.count.min(SEGMENT_BLOCKS - at);
+            if let Some(segment) = self.segments.get_mut(nth) {
+                self.mixed -= usize::from(segment.bits.is_mixed());
+                segment.bits.set(at, count, is_free);
+                self.mixed += usize::from(segment.bits.is_mixed());
+            }
+            self.changed(nth);
+            left = Run { start: left.start.wrapping_add(count), count: left.count - count };
+        }
+    }
+
+    /// The tree is told when it is asked the next time: until then a segment may change often.
+    fn changed(&mut self, nth: usize) {
+        if let Some(segment) = self.segments.get_mut(nth)
+            && !std::mem::replace(&mut segment.is_stale, true)
+        {
+            self.stale.push(nth);
+        }
+    }
+
+    fn tree(&mut self) -> &RunTree {
+        while let Some(nth) = self.stale.pop() {
+            if let Some(segment) = self.segments.get_mut(nth) {
+                segment.is_stale = false;
+                self.tree.set(nth, segment.bits.run_lengths());
+            }
+        }
+        &self.tree
+    }
+
+    /// Takes exactly these blocks; false, and nothing taken, unless all are free.
+    pub(crate) fn take(&mut self, run: Run) -> bool {
+        // A run that a damaged log names may end beyond 2^32.
+        if run.count == 0
+            || run.start.checked_add(run.count).is_none()
+            || self.free_from(run.start, run.count) < run.count
+        {
+            return false;
+        }
+        let (before, behind) = self.beside(run);
+        self.set(run, false);
+        self.blocks -= u64::from(run.count);
+        self.runs = self.runs - 1 + u64::from(before > 0) + u64::from(behind > 0);
+        self.long_blocks = self.long_blocks + long(before) + long(behind) - long(before + run.count + behind);
+        true
+    }
+
+    /// Gives blocks back.
+    ///
+    /// # Panics
+    /// When one of them is free.
+    pub(crate) fn give(&mut self, run: Run) {
+        let is_used = self.used_from(run.start, run.count) >= run.count;
+        assert!(is_used, "blocks from {} to {} were freed twice", run.start, run.end() - 1);
+        let (before, behind) = self.beside(run);
+        self.set(run, true);
+        self.blocks += u64::from(run.count);
+        self.runs = self.runs + 1 - u64::from(before > 0) - u64::from(behind > 0);
+        self.long_blocks = self.long_blocks + long(before + run.count + behind) - long(before) - long(behind);
+    }
+
+    /// Takes the blocks from `first` on, the beginning of a segment, of which `used` has a bit; gives one that is not free. Free blocks are
+    /// counted when all is loaded: see [`FreeBitmap::count`].
+    pub(crate) fn load(&mut self, first: u32, used: &[u8]) -> Result<(), u32> {
+        for (nth, used) in (segment_of(first)..).zip(used.chunks(SEGMENT_BLOCKS as usize / 8)) {
+            if used.iter().all(|byte| *byte == 0) {
+                continue;
+            }
+            let mut outside = SegmentBits::None;
+            let segment = self.segments.get_mut(nth);
+            let bits = segment.map_or(&mut outside, |segment| &mut segment.bits);
+            self.mixed -= usize::from(bits.is_mixed());
+            let taken = bits.take(used);
+            self.mixed += usize::from(bits.is_mixed());
+            taken.map_err(|at| block_in(nth, at))?;
+            self.changed(nth);
+        }
+        Ok(())
+    }
+
+    /// Counts what is free, after [`FreeBitmap::load`].
+    pub(crate) fn count(&mut self) {
+        let (mut blocks, mut runs, mut long_blocks, mut open) = (0, 0, 0, 0_u64);
+        let close = |open: u64| if open >= LONG_BLOCKS.into() { open } else { 0 };
+        for segment in &self.segments {
+            for word in (0..SEGMENT_BLOCKS / WORD_BITS).map(|nth| segment.bits.word(nth)) {
+                blocks += u64::from(word.count_ones());
+                runs += u64::from((word & !(word << 1 | u64::from(open > 0))).count_ones());
+                if word == u64::MAX {
+                    open += u64::from(WORD_BITS);
+                } else {
+                    long_blocks += close(open + u64::from(word.trailing_ones()));
+                    // What begins and ends within a word is not long.
+                    open = word.leading_ones().into();
+                }
+            }
+        }
+        (self.blocks, self.runs, self.long_blocks) = (blocks, runs, long_blocks + close(open));
+    }
+
+    /// The first free run of at least `count` blocks from `from` on; of the run there, what is behind `from`.
+    fn first(&mut self, count: u32, from: u32) -> Option<u32> {
+        let (nth, at) = (segment_of(from), from % SEGMENT_BLOCKS);
+        let here = self.segment(nth);
+        if let Some(at) = here.find(count, at) {
+            return Some(block_in(nth, at));
+        }
+        let open = here.ones_before(SEGMENT_BLOCKS).min(SEGMENT_BLOCKS - at);
+        match self.tree().find(count, nth + 1, open)? {
+            Place::Begins(block) => Some(block),
+            Place::Within(nth) => self.segment(nth).find(count, 0).map(|at| block_in(nth, at)),
+        }
+    }
+
+    /// A run for a large write, from `cursor` on: one that holds `count` and not twice as much, if there is one among the next few; otherwise
+    /// the shortest of them that holds it. The longest of all, when none does. What is long is given as 64 MiB.
+    pub(crate) fn find(&mut self, count: u32, cursor: u32) -> Option<Run> {
+        let fits = count.min(self.tree().longest());
+        if fits == 0 {
+            return None;
+        }
+        let endless = ENDLESS_BLOCKS.max(fits);
+        let mut from = if self.first(fits, cursor).is_some() { cursor } else { 0 };
+        let mut best: Option<Run> = None;
+        for _ in 0..PROBES_MAX {
+            let Some(start) = self.first(fits, from) else { break };
+            let run = Run { start, count: self.free_from(start, endless) };
+            if best.is_none_or(|best| run.count < best.count) {
+                best = Some(run);
+            }
+            if run.count / 2 < fits || run.count >= endless {
+                break;
+            }
+            from = run.end();
+        }
+        best
+    }
+
+    /// A run for blocks that a checkpoint writes home: the next hole.
+    pub(crate) fn find_hole(&mut self, count: u32, cursor: u32) -> Option<Run> {
+        let mut from = cursor;
+        for _ in 0..PASSED_MAX {
+            let Some(start) = self.first(1, from) else {
+                if from == 0 {
+                    break;
+                }
+                from = 0;
+                continue;
+            };
+            let run = Run { start, count: self.free_from(start, ENDLESS_BLOCKS) };
+            if run.count < LONG_BLOCKS && self.free_before(start, LONG_BLOCKS) + run.count < LONG_BLOCKS {
+                return Some(run);
+            }
+            from = run.end();
+        }
+        self.find(count, cursor)
+    }
+}
+
+fn block_in(segment: usize, at: u32) -> u32 {
+    u32::try_from(segment).expect("at most 2^20 segments") * SEGMENT_BLOCKS + at
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    fn run(start: u32, count: u32) -> Run {
+        Run { start, count }
+    }
+
+    /// Holes of one block from 0 on, then 300 blocks from 1000 on.
+    fn mixed() -> FreeBitmap {
+        let mut free = FreeBitmap::new(run(0, 1300));
+        assert!(free.take(run(0, 1000)));
+        (0..10).for_each(|nth| free.give(run(2 * nth, 1)));
+        free
+    }
+
+    #[test]
+    fn large_writes_find_long_runs_and_homes_find_holes() {
+        let mut free = mixed();
+        assert_eq!((free.blocks(), free.long_blocks(), free.runs()), (310, 300, 11));
+        assert_eq!(free.find(256, 0), Some(run(1000, 300)));
+        assert_eq!(free.find(1, 5), Some(run(6, 1)), "what is short is used up first");
+        assert_eq!(free.find(1, 1000), Some(run(1000, 300)), "but not from behind");
+        assert_eq!(free.find(2, 0), Some(run(1000, 300)));
+        assert_eq!(free.find(5000, 0), Some(run(1000, 300)), "the longest, when none is long enough");
+        assert_eq!(free.find_hole(100, 7), Some(run(8, 1)));
+        assert_eq!(free.find_hole(100, 50), Some(run(0, 1)), "and begins anew at the end");
+        assert_eq!(free.find_hole(100, 1200), Some(run(0, 1)), "the end of a long run is no hole");
+        assert_eq!(FreeBitmap::new(run(0, 512)).find_hole(4, 0), Some(run(0, 512)));
+        assert_eq!(FreeBitmap::new(run(0, 0)).find(1, 0), None);
+    }
+
+    #[test]
+    fn what_holds_twice_as_much_is_left_to_larger_writes() {
+        let mut free = FreeBitmap::new(run(0, 20_000));
+        assert!(free.take(run(0, 20_000)));
+        free.give(run(100, 8000));
+        free.give(run(8200, 40));
+        free.give(run(8300, 20));
+        assert_eq!(free.find(16, 0), Some(run(8300, 20)));
+        assert_eq!(free.find(32, 0), Some(run(8200, 40)));
+        assert_eq!(free.find(41, 0), Some(run(100, 8000)));
+        assert_eq!(free.find(16, 8300), Some(run(8300, 20)));
+    }
+
+    #[test]
+    fn what_is_given_back_grows_together() {
+        let mut free = mixed();
+        assert!(!free.take(run(4, 2)) && !free.take(run(u32::MAX, 2)) && !free.take(run(4, 0)));
+        assert!(free.take(run(1100, 10)));
+        assert_eq!(
+            (free.blocks(), free.long_blocks(), free.runs()),
+            (300, 0, 12),
+            "neither part is long any more"
+        );
+        free.give(run(1100, 10));
+        assert_eq!((free.blocks(), free.long_blocks()), (310, 300));
+        free.give(run(1, 1));
+        assert_eq!(free.iter().next(), Some(run(0, 3)));
+    }
+
+    #[test]
+    #[should_panic(expected = "freed twice")]
+    fn what_is_free_cannot_be_given_back() {
+        mixed().give(run(999, 2));
+    }
+
+    /// Runs of a set of blocks.
+    fn runs_of(model: &BTreeSet<u32>) -> Vec<Run> {
+        let mut runs: Vec<Run> = Vec::new();
+        for block in model {
+            match runs.last_mut() {
+                Some(run) if run.end() == *block => run.count += 1,
+                _ => runs.push(run(*block, 1)),
+            }
+        }
+        runs
+    }
+
+    /// The same as a set of blocks, whatever is done, and what is found is what the rules say.
+    #[test]
+    fn is_a_set_of_blocks() {
+        const END: u32 = 5 * SEGMENT_BLOCKS + 77;
+        let area = run(10, END - 10);
+        let (mut free, mut model, mut seed) =
+            (FreeBitmap::new(area), area.blocks().collect::<BTreeSet<_>>(), 5_u32);
+        let mut next = |bound: u32| {
+            seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            (seed >> 8) % bound
+        };
+        for step in 0..6000 {
+            // Single blocks, runs, and whole segments; mostly taken, then mostly given.
+            let count = [1, 1 + next(4), 1 + next(700), SEGMENT_BLOCKS + next(9)][next(4) as usize];
+            let start = next(END - count);
+            let wanted = run(start, count);
+            if next(10) < if step / 1000 % 2 == 0 { 7 } else { 3 } {
+                let all_free = wanted.blocks().all(|block| model.contains(&block));
+                assert_eq!(free.take(wanted), all_free);
+                if all_free {
+                    model.retain(|block| !wanted.blocks().contains(block));
+                } else {
+                    // What is free of it, piece by piece.
+                    for block in wanted.blocks().filter(|block| model.remove(block)).collect::<Vec<_>>() {
+                        assert!(free.take(run(block, 1)));
+                    }
+                }
+            } else if start >= area.start && wanted.blocks().all(|block| !model.contains(&block)) {
+                free.give(wanted);
+                model.extend(wanted.blocks());
+            }
+            if step % 20 > 0 {
+                continue;
+            }
+            let runs = runs_of(&model);
+            assert!(free.iter().eq(runs.iter().copied()));
+            let long: u64 = runs.iter().map(|run| long(run.count)).sum();
+            assert_eq!(
+                (free.blocks(), free.runs(), free.long_blocks()),
+                (model.len() as u64, runs.len() as u64, long)
+            );
+            let (before, bytes) = ((free.blocks(), free.runs(), free.long_blocks()), free.bytes());
+            free.count();
+            assert_eq!((free.blocks(), free.runs(), free.long_blocks()), before);
+            assert_eq!(bytes, free.bytes());
+            let longest = runs.iter().map(|run| run.count).max().unwrap_or(0);
+            let (count, cursor) = (1 + next(2000), next(END));
+            let found = free.find(count, cursor);
+            assert_eq!(found.is_some(), longest > 0);
+            if let Some(found) = found {
+                assert!(found.count >= count.min(longest), "{found:?} for {count}, the longest is {longest}");
+                assert!(found.blocks().all(|block| model.contains(&block)));
+            }
+            if let Some(hole) = free.find_hole(count, cursor) {
+                assert!(hole.blocks().all(|block| model.contains(&block)));
+                let whole = runs.iter().find(|run| run.blocks().contains(&hole.start)).expect("a free run");
+                let nearest = runs.iter().find(|run| run.end() > cursor && run.count < LONG_BLOCKS);
+                let expected = nearest.or_else(|| runs.iter().find(|run| run.count < LONG_BLOCKS));
+                assert!(expected.is_none() || expected == Some(whole), "{hole:?}, not {expected:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_was_used_is_loaded_and_counted() {
+        let area = run(5, 2 * SEGMENT_BLOCKS);
+        let mut free = FreeBitmap::new(area);
+        let mut used = vec![0_u8; SEGMENT_BLOCKS as usize / 4];
+        used[1] = 0b11;
+        used[600] = 0xff;
+        assert_eq!(free.load(0, &used), Ok(()));
+        free.count();
+        let expected = [run(5, 3), run(10, 4790), run(4808, 3389)];
+        assert!(free.iter().eq(expected), "{:?}", free.iter().collect::<Vec<_>>());
+        assert_eq!((free.blocks(), free.runs(), free.long_blocks()), (8182, 3, 8179));
+        assert_eq!(free.find(4000, 0), Some(run(10, 4790)));
+        used[0] = 1;
+        assert_eq!(FreeBitmap::new(area).load(0, &used), Err(0), "outside of the area");
+        let mut behind = FreeBitmap::new(area);
+        assert_eq!(behind.load(8 * SEGMENT_BLOCKS, &used), Err(8 * SEGMENT_BLOCKS));
+    }
+
+    /// `cargo test --release -p nacre-blockstore --lib free_bitmap -- --ignored --nocapture`
+    #[test]
+    #[ignore = "a measurement: half a gigabyte of bits"]
+    #[allow(clippy::print_stderr, reason = "figures are to be read")]
+    fn of_sixteen_terabytes_in_the_smallest_pieces() {
+        let mut free = FreeBitmap::new(run(0, 3_906_250_000));
+        let began = std::time::Instant::now();
+        let used = vec![0x55; SEGMENT_BLOCKS as usize];
+        for first in (0..3_906_250_000 - 8 * SEGMENT_BLOCKS).step_by(8 * SEGMENT_BLOCKS as usize) {
+            free.load(first, &used).expect("all was free");
+        }
+        let loaded = began.elapsed();
+        free.count();
+        let counted = began.elapsed();
+        let found = free.find(2, 0);
+        eprintln!(
+            "{} runs, {} MiB; loaded in {loaded:?}, counted in {:?}, {found:?} in {:?}",
+            free.runs(),
+            free.bytes() >> 20,
+            counted - loaded,
+            began.elapsed() - counted
+        );
+    }
+}

@@ -1,0 +1,141 @@
+//! [`RunTree`]: in which of many segments a free run of some length is.
+//!
+//! A segment tree: each node knows of its part how long the free run at its beginning is, the one at its end, and the longest of all, so that
+//! runs over the edges of segments are found like others. Linux keeps the same three of each of its blocks of per-CPU memory.
+
+use crate::segment_bits::{FreeRunLengths, SEGMENT_BLOCKS};
+
+/// Where a run is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Place {
+    /// It begins at this block.
+    Begins(u32),
+    /// Somewhere within this segment.
+    Within(usize),
+}
+
+/// Segments of a bitmap by their free runs. Blocks behind the last segment are not free.
+#[derive(Debug)]
+pub(crate) struct RunTree {
+    /// From 1 on: the root, its two halves, and so on. The segments are the second half of it.
+    nodes: Vec<FreeRunLengths>,
+    /// Segments that there is room for: a power of two.
+    leaves: usize,
+}
+
+impl RunTree {
+    /// Of so many segments without a free block.
+    pub(crate) fn new(segments: usize) -> Self {
+        let leaves = segments.next_power_of_two();
+        Self { nodes: vec![FreeRunLengths::default(); 2 * leaves], leaves }
+    }
+
+    fn node(&self, nth: usize) -> FreeRunLengths {
+        self.nodes.get(nth).copied().unwrap_or_default()
+    }
+
+    /// Blocks of a node's part.
+    fn blocks_of(&self, nth: usize) -> u64 {
+        let segments = self.leaves >> nth.ilog2();
+        segments as u64 * u64::from(SEGMENT_BLOCKS)
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.nodes.len() * size_of::<FreeRunLengths>()
+    }
+
+    /// Length of the longest free run.
+    pub(crate) fn longest(&self) -> u32 {
+        self.node(1).longest
+    }
+
+    /// A segment has changed.
+    pub(crate) fn set(&mut self, segment: usize, runs: FreeRunLengths) {
+        let (mut nth, mut runs) = (self.leaves + segment, runs);
+        loop {
+            match self.nodes.get_mut(nth) {
+                Some(node) if *node != runs => *node = runs,
+                _ => return,
+            }
+            nth /= 2;
+            if nth == 0 {
+                return;
+            }
+            runs = FreeRunLengths::join(self.node(2 * nth), self.node(2 * nth + 1), self.blocks_of(2 * nth));
+        }
+    }
+
+    /// The first free run of at least `count` blocks from the segment `from` on. `open` blocks right before that segment are free too.
+    pub(crate) fn find(&self, count: u32, from: usize, open: u32) -> Option<Place> {
+        if from >= self.leaves {
+            return None;
+        }
+        let (mut nth, mut open, count) = (self.leaves + from, u64::from(open), u64::from(count));
+        loop {
+            // The part begins where the open run ends.
+            let (runs, blocks) = (self.node(nth), self.blocks_of(nth));
+            if open + u64::from(runs.first) >= count {
+                let begin = (nth as u64 * blocks) - (u64::from(SEGMENT_BLOCKS) * self.leaves as u64);
+                return u32::try_from(begin - open).ok().map(Place::Begins);
+            }
+            if u64::from(runs.longest) >= count {
+                if nth >= self.leaves {
+                    return Some(Place::Within(nth - self.leaves));
+                }
+                nth *= 2;
+                continue;
+            }
+            open = if u64::from(runs.first) == blocks { open + blocks } else { runs.last.into() };
+            // On to the part behind it: the right half of the first one above of which it is in the left.
+            nth >>= nth.trailing_ones();
+            if nth == 0 {
+                return None;
+            }
+            nth += 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn runs(first: u32, last: u32, longest: u32) -> FreeRunLengths {
+        FreeRunLengths { first, last, longest }
+    }
+
+    #[test]
+    fn runs_over_the_edges_of_segments_are_found() {
+        let mut tree = RunTree::new(5);
+        assert_eq!((tree.longest(), tree.find(1, 0, 0)), (0, None));
+        let all = runs(SEGMENT_BLOCKS, SEGMENT_BLOCKS, SEGMENT_BLOCKS);
+        tree.set(0, runs(0, 10, 70));
+        tree.set(1, all);
+        tree.set(2, all);
+        tree.set(3, runs(5, 0, 9));
+        assert_eq!(tree.longest(), 2 * SEGMENT_BLOCKS + 15);
+        assert_eq!(tree.find(70, 0, 0), Some(Place::Within(0)));
+        assert_eq!(tree.find(71, 0, 0), Some(Place::Begins(SEGMENT_BLOCKS - 10)));
+        assert_eq!(tree.find(2 * SEGMENT_BLOCKS + 15, 0, 0), Some(Place::Begins(SEGMENT_BLOCKS - 10)));
+        assert_eq!(tree.find(2 * SEGMENT_BLOCKS + 16, 0, 0), None);
+        assert_eq!(tree.find(1, 1, 0), Some(Place::Begins(SEGMENT_BLOCKS)));
+        assert_eq!(tree.find(SEGMENT_BLOCKS + 9, 2, 4), Some(Place::Begins(2 * SEGMENT_BLOCKS - 4)));
+        assert_eq!(tree.find(6, 3, 0), Some(Place::Within(3)));
+        assert_eq!((tree.find(1, 4, 0), tree.find(1, 8, 0)), (None, None));
+        tree.set(1, runs(0, 0, 0));
+        assert_eq!(
+            (tree.longest(), tree.find(71, 0, 0)),
+            (SEGMENT_BLOCKS + 5, Some(Place::Begins(2 * SEGMENT_BLOCKS)))
+        );
+    }
+
+    /// 16 TiB are more blocks than 32 bits count, and a tree over as many is made.
+    #[test]
+    fn a_device_may_have_as_many_blocks_as_have_numbers() {
+        let segments = (u32::MAX / SEGMENT_BLOCKS) as usize + 1;
+        let mut tree = RunTree::new(segments);
+        tree.set(segments - 1, runs(0, 7, 7));
+        assert_eq!(tree.find(7, 0, 0), Some(Place::Within(segments - 1)));
+        assert_eq!(tree.find(8, 0, 0), None);
+    }
+}
