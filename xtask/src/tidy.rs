@@ -208,7 +208,10 @@ fn check_code_blocks(path: &Path, text: &str, wrong: &mut Vec<String>) {
         let doc = line.strip_prefix("///").or_else(|| line.strip_prefix("//!"));
         let Some(language) = doc.and_then(|doc| doc.trim_start().strip_prefix("```")) else { continue };
         if !is_open && matches!(language.trim(), "" | "rust" | "no_run" | "should_panic") {
-            wrong.push(format!("{}: Rust code in documentation is not tested: make it a test, or ```text", path.display()));
+            wrong.push(format!(
+                "{}: Rust code in documentation is not tested: make it a test, or ```text",
+                path.display()
+            ));
         }
         is_open = !is_open;
     }

@@ -132,7 +132,7 @@ impl Alloc {
         was_free
     }
 
-    /// Takes what a shard of the free map says; gives a block that is outside of the area. [`Alloc::loaded`] is due behind the last one.
+    /// Takes what a shard of the free map says; gives a block that is outside of the area, or taken twice. [`Alloc::loaded`] is due behind the last one.
     pub(crate) fn load(&mut self, nth: u32, shard: &FreeMapShard) -> Result<(), u32> {
         self.free.load(nth * FREE_MAP_SHARD_BLOCKS, shard.used())?; // callers bound `nth`
         shard.shared(nth).for_each(|(run, extra)| self.shared.put(run, extra));
@@ -237,24 +237,19 @@ impl Alloc {
             self.pending_count -= u64::from(run.count);
             self.free.give(*run);
         }
+        self.free.refresh();
         runs
     }
 
-    /// What the allocator believes of every block: references, or `None` for a free one. For `check`.
-    pub(crate) fn references(&self) -> Vec<Option<u32>> {
-        let mut all = vec![Some(1); self.area.count as usize];
-        let mut set = |block: u32, to: Option<u32>| {
-            if let Some(entry) = all.get_mut((block - self.area.start) as usize) {
-                *entry = to;
-            }
-        };
-        for (run, extra) in self.shared.iter() {
-            run.blocks().for_each(|block| set(block, Some(extra + 1)));
-        }
-        let pending = self.pending.iter().map(|(_, run)| run).chain(&self.sorted);
-        pending.flat_map(|run| run.blocks()).for_each(|block| set(block, Some(0)));
-        self.free.iter().flat_map(Run::blocks).for_each(|block| set(block, None));
-        all
+    /// Runs to which nothing refers, and why. For `check`.
+    pub(crate) fn unreferenced(&self) -> impl Iterator<Item = (Run, &'static str)> {
+        let pending = self.pending.iter().map(|(_, run)| *run).chain(self.sorted.iter().copied());
+        let pending = pending.map(|run| (run, "none, waiting for a checkpoint"));
+        pending.chain(self.free.iter().map(|run| (run, "free")))
+    }
+
+    pub(crate) fn shared(&self) -> &SharedBlocks {
+        &self.shared
     }
 }
 
@@ -289,7 +284,8 @@ mod tests {
         alloc.share(1);
         alloc.release(1);
         assert_eq!(alloc.pending_count(), 0);
-        assert_eq!(alloc.references(), [None, Some(1), Some(1), None]);
+        let unreferenced: Vec<Run> = alloc.unreferenced().map(|(run, _)| run).collect();
+        assert_eq!(unreferenced, [Run { start: 0, count: 1 }, Run { start: 3, count: 1 }]);
         alloc.release(1);
         assert_eq!(alloc.pending_count(), 1);
     }

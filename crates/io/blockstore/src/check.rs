@@ -2,13 +2,13 @@
 
 use crate::BLOCK;
 use crate::device::DeviceBlock;
+use crate::references::References;
 use crate::slot::Slot;
 use crate::store::BlockStore;
 use crate::table::Table;
 use nacre_buf::crc;
 use nacre_env::disk::blocking;
 use nacre_types::{HObject, SpgId};
-use std::collections::BTreeMap;
 
 /// What a walk over the store found.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -75,7 +75,7 @@ fn read_block(disk: &mut dyn nacre_env::Disk, device: DeviceBlock) -> Result<(),
 
 /// References of the objects to device blocks, counted, against the allocator's; and the sums.
 fn check_table(table: &Table, report: &mut CheckReport) {
-    let mut references: BTreeMap<u32, u32> = BTreeMap::new();
+    let mut references = References::new(table.space.alloc.area());
     let (mut slots, mut dirty) = (0, 0);
     let mut omap_bytes = 0;
     let dead = table.dead_keyspaces().flat_map(|keyspace| table.names_in(keyspace));
@@ -94,7 +94,7 @@ fn check_table(table: &Table, report: &mut CheckReport) {
             dirty += u64::from(matches!(slot, Slot::Memory(_)));
             end = u64::from(index) * BLOCK as u64 + 1;
             if let Some(device) = slot.device() {
-                *references.entry(device.block).or_default() += 1;
+                references.add(device.block);
             }
         });
         if end > onode.size {
@@ -110,17 +110,5 @@ fn check_table(table: &Table, report: &mut CheckReport) {
     }
     report.inconsistencies.extend(table.wrong_clean_pages());
     report.inconsistencies.extend(table.failure());
-    let area = table.space.alloc.area();
-    for (block, believed) in area.blocks().zip(table.space.alloc.references()) {
-        let found = references.remove(&block).unwrap_or(0);
-        // A block that is allocated without a reference belongs to a running checkpoint.
-        let sound =
-            believed.map_or(found == 0, |believed| found == believed || (found == 0 && believed == 1));
-        if !sound {
-            report.inconsistencies.push(format!("block {block}: {found} references, believed {believed:?}"));
-        }
-    }
-    report
-        .inconsistencies
-        .extend(references.keys().map(|block| format!("block {block} is outside the area")));
+    report.inconsistencies.extend(references.contradictions(&table.space.alloc));
 }

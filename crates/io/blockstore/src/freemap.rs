@@ -159,8 +159,9 @@ impl FreeMapShard {
             for _ in 0..r.count(12)? {
                 let (start, count, extra) = (r.u32()?, r.u32()?, r.u32()?);
                 let end = start.checked_add(count).filter(|end| *end <= FREE_MAP_SHARD_BLOCKS);
+                let are_used = end.is_some_and(|end| (start..end).all(|at| shard.is_used(at)));
                 // In the order in which they are written, none empty.
-                if end.is_none() || count == 0 || extra == 0 || start < free_from {
+                if !are_used || count == 0 || extra == 0 || start < free_from {
                     return Err(DecodeError::Invalid { what: "shared blocks", value: start.into() });
                 }
                 free_from = start + count;
@@ -193,6 +194,57 @@ mod tests {
         assert_eq!(back.shared(2).collect::<Vec<_>>(), [(run(2 * FREE_MAP_SHARD_BLOCKS + 9, 1), 3)]);
         assert_eq!(shard.apply(&[(run(7, 2), -1), (run(9, 1), -4)]), Ok(()));
         assert_eq!(shard.encode(), None);
+    }
+
+    /// Whatever overlaps: as if each block had been counted by itself.
+    #[test]
+    fn changes_add_up_in_any_order() {
+        let mut seed = 3_u32;
+        let mut next = |bound: u32| {
+            seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            (seed >> 8) % bound
+        };
+        let (mut shard, mut model) = (FreeMapShard::default(), vec![0_i64; 300]);
+        for _ in 0..300 {
+            let mut changes = Vec::new();
+            for _ in 0..1 + next(20) {
+                let (start, count) = (next(250), 1 + next(50));
+                changes.push((run(start, count), 1));
+                // What goes is given by others of the same changes, or was there.
+                let gone = run(start + next(count), 1);
+                changes.push((gone, -1));
+                if next(2) == 0 {
+                    changes.reverse();
+                }
+            }
+            changes
+                .iter()
+                .for_each(|(run, by)| run.blocks().for_each(|at| model[at as usize] += i64::from(*by)));
+            assert_eq!(shard.apply(&changes), Ok(()));
+            assert!(model.iter().zip(0..).all(|(count, at)| i64::from(shard.references(at)) == *count));
+        }
+    }
+
+    #[test]
+    fn damaged_shared_runs_are_refused() {
+        let mut shard = FreeMapShard::default();
+        shard.apply(&[(run(0, 10), 1)]).expect("all free");
+        let with = |shared: &[(u32, u32, u32)]| {
+            let mut w = Writer::new();
+            w.envelope(VERSION, 1, |w| {
+                w.raw(shard.used());
+                w.count(shared.len());
+                shared.iter().for_each(|(start, count, extra)| {
+                    [*start, *count, *extra].map(|word| w.u32(word)).into_iter().collect()
+                });
+            });
+            FreeMapShard::decode(w.finish())
+        };
+        assert!(with(&[(0, 2, 1), (3, 7, 2)]).is_ok());
+        for wrong in [(9, 2, 1), (0, 0, 1), (0, 1, 0), (u32::MAX, 2, 1), (20, 1, 1)] {
+            assert!(with(&[wrong]).is_err(), "{wrong:?}");
+        }
+        assert!(with(&[(3, 2, 1), (4, 1, 1)]).is_err(), "twice");
     }
 
     #[test]

@@ -63,6 +63,7 @@ mod page;
 mod page_set;
 mod probe;
 mod reads;
+mod references;
 mod requests;
 mod reserve;
 mod run_tree;

@@ -3,7 +3,7 @@
 //! A segment tree: each node knows of its part how long the free run at its beginning is, the one at its end, and the longest of all, so that
 //! runs over the edges of segments are found like others. Linux keeps the same three of each of its blocks of per-CPU memory.
 
-use crate::segment_bits::{FreeRunLengths, SEGMENT_BLOCKS};
+use crate::segment_bits::{FreeRunLengths, LONG_BLOCKS, SEGMENT_BLOCKS};
 
 /// Where a run is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -44,9 +44,9 @@ impl RunTree {
         self.nodes.len() * size_of::<FreeRunLengths>()
     }
 
-    /// Length of the longest free run.
-    pub(crate) fn longest(&self) -> u32 {
-        self.node(1).longest
+    /// Of all segments together.
+    pub(crate) fn all(&self) -> FreeRunLengths {
+        self.node(1)
     }
 
     /// A segment has changed.
@@ -86,34 +86,76 @@ impl RunTree {
                 continue;
             }
             open = if u64::from(runs.first) == blocks { open + blocks } else { runs.last.into() };
-            // On to the part behind it: the right half of the first one above of which it is in the left.
-            nth >>= nth.trailing_ones();
-            if nth == 0 {
-                return None;
-            }
-            nth += 1;
+            nth = next_part(nth)?;
         }
     }
+
+    /// The first hole of at least `count` blocks that ends behind the beginning of the segment `from`. `open` blocks right before that segment
+    /// are free too; [`LONG_BLOCKS`] stands for more, and for a run that is not wanted.
+    pub(crate) fn find_hole(&self, count: u32, from: usize, open: u32) -> Option<Place> {
+        let (mut nth, mut open) = (self.leaves + from, u64::from(open));
+        let is_hole = |blocks: u64| blocks >= u64::from(count) && blocks < u64::from(LONG_BLOCKS);
+        let end = 2 * self.leaves as u64 * u64::from(SEGMENT_BLOCKS);
+        let begin_of = |nth: usize, blocks: u64| nth as u64 * blocks - end / 2;
+        if from >= self.leaves {
+            return None;
+        }
+        loop {
+            let (runs, blocks) = (self.node(nth), self.blocks_of(nth));
+            if u64::from(runs.first) == blocks {
+                open += blocks;
+            } else {
+                let ending = open + u64::from(runs.first);
+                if is_hole(ending) {
+                    return u32::try_from(begin_of(nth, blocks) - open).ok().map(Place::Begins);
+                }
+                if runs.hole >= count {
+                    if nth >= self.leaves {
+                        return Some(Place::Within(nth - self.leaves));
+                    }
+                    nth *= 2;
+                    continue;
+                }
+                open = runs.last.into();
+            }
+            let Some(next) = next_part(nth) else {
+                // What is free up to the very end ends there.
+                return if is_hole(open) {
+                    u32::try_from(end / 2 - open).ok().map(Place::Begins)
+                } else {
+                    None
+                };
+            };
+            nth = next;
+        }
+    }
+}
+
+/// The part behind that of a node: the right half of the first one above of which it is in the left.
+fn next_part(nth: usize) -> Option<usize> {
+    let left = nth >> nth.trailing_ones();
+    (left > 0).then_some(left + 1)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::segment_bits::hole_or_none;
 
     fn runs(first: u32, last: u32, longest: u32) -> FreeRunLengths {
-        FreeRunLengths { first, last, longest }
+        FreeRunLengths { first, last, longest, hole: hole_or_none(longest) }
     }
 
     #[test]
     fn runs_over_the_edges_of_segments_are_found() {
         let mut tree = RunTree::new(5);
-        assert_eq!((tree.longest(), tree.find(1, 0, 0)), (0, None));
+        assert_eq!((tree.all().longest, tree.find(1, 0, 0)), (0, None));
         let all = runs(SEGMENT_BLOCKS, SEGMENT_BLOCKS, SEGMENT_BLOCKS);
         tree.set(0, runs(0, 10, 70));
         tree.set(1, all);
         tree.set(2, all);
         tree.set(3, runs(5, 0, 9));
-        assert_eq!(tree.longest(), 2 * SEGMENT_BLOCKS + 15);
+        assert_eq!(tree.all().longest, 2 * SEGMENT_BLOCKS + 15);
         assert_eq!(tree.find(70, 0, 0), Some(Place::Within(0)));
         assert_eq!(tree.find(71, 0, 0), Some(Place::Begins(SEGMENT_BLOCKS - 10)));
         assert_eq!(tree.find(2 * SEGMENT_BLOCKS + 15, 0, 0), Some(Place::Begins(SEGMENT_BLOCKS - 10)));
@@ -124,7 +166,7 @@ mod tests {
         assert_eq!((tree.find(1, 4, 0), tree.find(1, 8, 0)), (None, None));
         tree.set(1, runs(0, 0, 0));
         assert_eq!(
-            (tree.longest(), tree.find(71, 0, 0)),
+            (tree.all().longest, tree.find(71, 0, 0)),
             (SEGMENT_BLOCKS + 5, Some(Place::Begins(2 * SEGMENT_BLOCKS)))
         );
     }

@@ -5,6 +5,9 @@ pub(crate) const SEGMENT_BLOCKS: u32 = 4096;
 pub(crate) const WORD_BITS: u32 = u64::BITS;
 const WORDS: usize = (SEGMENT_BLOCKS / WORD_BITS) as usize;
 
+/// The least length of long runs: 1 MiB, what one request writes. What is shorter is a hole.
+pub(crate) const LONG_BLOCKS: u32 = 256;
+
 /// The free runs of a part of the area, in blocks.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) struct FreeRunLengths {
@@ -13,16 +16,27 @@ pub(crate) struct FreeRunLengths {
     /// Of the run at the end.
     pub(crate) last: u32,
     pub(crate) longest: u32,
+    /// The longest hole that begins and ends within the part.
+    pub(crate) hole: u32,
+}
+
+/// A run, if it is a hole.
+pub(crate) const fn hole_or_none(blocks: u32) -> u32 {
+    if blocks < LONG_BLOCKS { blocks } else { 0 }
 }
 
 impl FreeRunLengths {
     /// Of two parts side by side, each of so many blocks.
     pub(crate) fn join(left: Self, right: Self, half_blocks: u64) -> Self {
         let is_whole = |length: u32| u64::from(length) == half_blocks;
+        let between = left.last + right.first;
+        let is_within = !is_whole(left.last) && !is_whole(right.first);
+        let hole = if is_within { hole_or_none(between) } else { 0 };
         Self {
-            first: if is_whole(left.first) { left.first + right.first } else { left.first },
-            last: if is_whole(right.last) { left.last + right.last } else { right.last },
-            longest: left.longest.max(right.longest).max(left.last + right.first),
+            first: if is_whole(left.first) { between } else { left.first },
+            last: if is_whole(right.last) { between } else { right.last },
+            longest: left.longest.max(right.longest).max(between),
+            hole: left.hole.max(right.hole).max(hole),
         }
     }
 }
@@ -122,36 +136,58 @@ impl SegmentBits {
         let words = match self {
             Self::None => return FreeRunLengths::default(),
             Self::All => {
-                return FreeRunLengths {
-                    first: SEGMENT_BLOCKS,
-                    last: SEGMENT_BLOCKS,
-                    longest: SEGMENT_BLOCKS,
-                };
+                let all = SEGMENT_BLOCKS;
+                return FreeRunLengths { first: all, last: all, longest: all, hole: 0 };
             }
             Self::Some(words) => words,
         };
-        let (mut first, mut longest, mut open) = (None, 0, 0);
+        let (mut first, mut longest, mut hole, mut open) = (None, 0, 0, 0);
         for word in words.iter() {
             if *word == u64::MAX {
                 open += WORD_BITS;
                 continue;
             }
             open += word.trailing_ones();
+            let within = longest_within(*word, hole);
+            longest = longest.max(open).max(within);
+            // The first run may have begun in the segment before.
+            hole = hole.max(within).max(first.map_or(0, |_| hole_or_none(open)));
             first = first.or(Some(open));
-            longest = open.max(longest).max(longest_within(*word, longest));
             open = word.leading_ones();
         }
-        FreeRunLengths { first: first.unwrap_or(open), last: open, longest: longest.max(open) }
+        FreeRunLengths { first: first.unwrap_or(open), last: open, longest: longest.max(open), hole }
     }
 
-    /// The first block from `at` on at which a run of at least `count` begins that ends in the segment.
+    /// The first block from `at` on from which at least `count` are free, to the end of the segment at most.
     pub(crate) fn find(&self, count: u32, at: u32) -> Option<u32> {
+        let (first, bit) = (at / WORD_BITS, at % WORD_BITS);
+        let mut open = 0;
+        for nth in first..WORDS as u32 {
+            let word = self.word(nth) & if nth == first { u64::MAX << bit } else { u64::MAX };
+            let begin = nth * WORD_BITS;
+            if open + word.trailing_ones() >= count {
+                return Some(begin - open);
+            }
+            if let Some(found) = first_within(word, count) {
+                return Some(begin + found);
+            }
+            open = if word == u64::MAX { open + WORD_BITS } else { word.leading_ones() };
+        }
+        None
+    }
+
+    /// The first hole from `at` on of at least `count` blocks, which ends in the segment: its place and length. A run that goes on before
+    /// `at` does not count.
+    pub(crate) fn find_hole(&self, count: u32, at: u32) -> Option<(u32, u32)> {
         let mut at = at;
+        if at > 0 && self.ones_before(at) > 0 {
+            at += self.ones(at);
+        }
         while at < SEGMENT_BLOCKS {
             at += self.zeros(at);
             let ones = self.ones(at);
-            if ones >= count {
-                return Some(at);
+            if ones >= count && ones < LONG_BLOCKS && at + ones < SEGMENT_BLOCKS {
+                return Some((at, ones));
             }
             at += ones;
         }
@@ -196,17 +232,44 @@ impl SegmentBits {
     }
 }
 
-/// The longest run within a word, if it is longer than `least`: each step makes all runs one bit shorter.
+/// The longest run that begins and ends within a word, if it is longer than `least`. Each step makes all runs one bit shorter.
 fn longest_within(word: u64, least: u32) -> u32 {
-    if least >= WORD_BITS {
+    let inner = word & !run_at_bottom(word) & !run_at_top(word);
+    if inner.count_ones() <= least {
         return 0;
     }
-    let (mut left, mut length) = (word, 0);
+    let (mut left, mut length) = (inner, 0);
     while left != 0 {
         left &= left << 1;
         length += 1;
     }
     length
+}
+
+const fn run_at_bottom(word: u64) -> u64 {
+    word & !word.wrapping_add(1)
+}
+
+const fn run_at_top(word: u64) -> u64 {
+    match word.leading_ones() {
+        0 => 0,
+        ones => u64::MAX << (WORD_BITS - ones),
+    }
+}
+
+/// The lowest bit of a word from which `count` are set in it. Each step halves how much shorter runs have to become.
+const fn first_within(word: u64, count: u32) -> Option<u32> {
+    if count > word.count_ones() {
+        return None;
+    }
+    let (mut starts, mut shorter) = (word, count - 1);
+    let mut step = 1;
+    while shorter > 0 {
+        let by = if step < shorter { step } else { shorter };
+        starts &= starts >> by;
+        (shorter, step) = (shorter - by, step * 2);
+    }
+    if starts == 0 { None } else { Some(starts.trailing_zeros()) }
 }
 
 #[cfg(test)]
@@ -217,19 +280,19 @@ mod tests {
     fn runs_of_a_segment_are_measured() {
         let mut bits = SegmentBits::All;
         let lengths = |bits: &SegmentBits| {
-            let FreeRunLengths { first, last, longest } = bits.run_lengths();
-            (first, last, longest)
+            let FreeRunLengths { first, last, longest, hole } = bits.run_lengths();
+            (first, last, longest, hole)
         };
         bits.set(100, 1, false);
-        assert_eq!(lengths(&bits), (100, 3995, 3995));
+        assert_eq!(lengths(&bits), (100, 3995, 3995, 0));
         bits.set(101, 3995, false);
-        assert_eq!(lengths(&bits), (100, 0, 100));
+        assert_eq!(lengths(&bits), (100, 0, 100, 0));
         bits.set(0, 100, false);
         assert!(matches!(bits, SegmentBits::None), "no memory for nothing");
         bits.set(70, 20, true);
-        assert_eq!((lengths(&bits), bits.find(20, 0), bits.find(21, 0)), ((0, 0, 20), Some(70), None));
+        assert_eq!((lengths(&bits), bits.find(20, 0), bits.find(21, 0)), ((0, 0, 20, 20), Some(70), None));
         bits.set(200, 64, true);
-        assert_eq!((lengths(&bits), bits.find(21, 80)), ((0, 0, 64), Some(200)));
+        assert_eq!((lengths(&bits), bits.find(21, 80)), ((0, 0, 64, 64), Some(200)));
         assert_eq!(
             (bits.ones(210), bits.zeros(264), bits.ones_before(264), bits.ones_before(90)),
             (54, 3832, 64, 20)

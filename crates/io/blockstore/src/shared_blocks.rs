@@ -12,8 +12,8 @@ pub(crate) struct SharedBlocks {
 }
 
 impl SharedBlocks {
-    /// About how many bytes a run takes: an entry in a node of a B-tree that is two thirds full.
-    const RUN_BYTES: usize = 18;
+    /// About how many bytes a run takes: an entry in a node of a B-tree that was filled in order.
+    const RUN_BYTES: usize = 28;
 
     /// About how many bytes this takes.
     pub(crate) fn bytes(&self) -> usize {

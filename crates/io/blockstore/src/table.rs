@@ -135,7 +135,9 @@ impl Table {
             })
         })?;
         alloc.loaded();
-        let clean_bytes_max = options.metadata_bytes_max;
+        // Free space is metadata that is always in memory.
+        let clean_bytes_max =
+            options.metadata_bytes_max.saturating_sub(alloc.bytes()).max(options.metadata_bytes_max / 4);
         Ok(Self {
             kv,
             collections,

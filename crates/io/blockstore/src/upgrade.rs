@@ -13,6 +13,8 @@ use std::collections::BTreeMap;
 
 /// Changes of one commit.
 const BATCH_OPS_MAX: usize = 8192;
+/// Runs of blocks that are noted before they are counted: 12 MB.
+const CHANGES_MAX: usize = 1 << 20;
 
 /// Brings the KV store to the present format. Interrupted, it begins anew: the state, which says the format, comes last.
 pub(crate) fn from_version_1(kv: &mut dyn KvStore, state: State) -> Result<State, OpenError> {
@@ -49,14 +51,14 @@ pub(crate) fn recount(kv: &mut dyn KvStore) -> Result<bool, OpenError> {
         return Ok(false);
     }
     let (sums, shards) = counted(kv)?;
-    let mut stored = BTreeMap::new();
+    let (mut stored, mut are_right) = (0, true);
     kv_schema::scan::<OpenError>(kv, &[prefix::FREE], |key, value| {
-        stored.insert(key, value);
+        stored += 1;
+        let nth = kv_schema::decode_number(key)?;
+        are_right &= u32::try_from(nth).is_ok_and(|nth| shards.get(&nth) == Some(&value));
         Ok(())
     })?;
-    let right = sums == state.sums
-        && stored.len() == shards.len()
-        && shards.iter().all(|(nth, value)| stored.get(&kv_schema::free_key(*nth).slice(1..)) == Some(value));
+    let right = sums == state.sums && stored == shards.len() && are_right;
     if !right {
         write_counted(kv, &State { sums, ..state }, shards)?;
     }
@@ -73,7 +75,7 @@ fn count(kv: &mut dyn KvStore, state: State) -> Result<State, OpenError> {
 /// What the objects refer to, as sums and as shards of the free map.
 fn counted(kv: &dyn KvStore) -> Result<(Sums, BTreeMap<u32, Bytes>), OpenError> {
     let mut sums = Sums::default();
-    let mut changes = RefChanges::default();
+    let (mut changes, mut shards) = (RefChanges::default(), BTreeMap::new());
     objects::each::<OpenError>(kv, |records| {
         let onode = records.decode()?.onode;
         for (_, slot) in onode.blocks.here() {
@@ -81,20 +83,26 @@ fn counted(kv: &dyn KvStore) -> Result<(Sums, BTreeMap<u32, Bytes>), OpenError> 
             let Some(device) = slot.device() else { continue };
             changes.add(Run { start: device.block, count: 1 }, 1);
         }
+        if changes.len() >= CHANGES_MAX {
+            apply(&mut changes, &mut shards)?;
+        }
         sums.objects += 1;
         sums.omap_bytes += onode.omap_bytes + onode.omap_header.len() as u64;
         Ok(())
     })?;
-    let mut shards = BTreeMap::new();
+    apply(&mut changes, &mut shards)?;
+    Ok((sums, shards.into_iter().filter_map(|(nth, shard)| Some((nth, shard.encode()?))).collect()))
+}
+
+/// What was found in objects so far, as bits: it is as large as the free map, not as the objects.
+fn apply(changes: &mut RefChanges, shards: &mut BTreeMap<u32, FreeMapShard>) -> Result<(), OpenError> {
     while let Some((nth, changes)) = changes.pop() {
-        let mut shard = FreeMapShard::default();
-        shard.apply(&changes).map_err(|block| OpenError::Inconsistent {
+        shards.entry(nth).or_default().apply(&changes).map_err(|block| OpenError::Inconsistent {
             what: "block released too often",
             value: block.into(),
         })?;
-        shards.extend(shard.encode().map(|value| (nth, value)));
     }
-    Ok((sums, shards))
+    Ok(())
 }
 
 fn write_counted(kv: &mut dyn KvStore, state: &State, shards: BTreeMap<u32, Bytes>) -> Result<(), OpenError> {

@@ -17,9 +17,9 @@ use std::process::ExitCode;
 #[derive(Debug, Args)]
 pub struct Options {
     /// Side A: a file of results, `nacre:BINARY[,OPTION..]` (a cluster of that binary is started with these options of
-    /// `nacre up`; pgs=1024, images=16, objects=1000, connections=200 among them are of this side's load, osd_NAME=VALUE is set in its OSDs' configuration), or `cluster:CONF:KEYRING[:PID,PID..]` (a cluster that runs, such as a real Ceph).
+    /// `nacre up`; pgs=1024, images=16, objects=1000, connections=200 among them are of this side's load, osd_NAME=VALUE and nacre_NAME=VALUE are set in its OSDs' configuration), or `cluster:CONF:KEYRING[:PID,PID..]` (a cluster that runs, such as a real Ceph).
     a: String,
-    /// Side B, of the same kind; left out when one file holds both sides. Or `same:osd_NAME=VALUE[,..]`: side A's cluster of a
+    /// Side B, of the same kind; left out when one file holds both sides. Or `same:NAME=VALUE[,..]`: side A's cluster of a
     /// binary, whose OSDs are told these options while side B is measured, and side A's again after it.
     b: Option<String>,
     #[command(flatten)]

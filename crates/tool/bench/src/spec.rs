@@ -68,10 +68,11 @@ impl Messenger {
 }
 
 impl Setup {
-    /// Takes in `pgs=1024`, `copies=2`, `ec=2+1`, `messenger=secure`, `images=16`, `objects=1000`, `connections=200` or `osd_NAME=VALUE`.
+    /// Takes in `pgs=1024`, `copies=2`, `ec=2+1`, `messenger=secure`, `images=16`, `objects=1000`, `connections=200`,
+    /// `osd_NAME=VALUE` or `nacre_NAME=VALUE`.
     fn add(&mut self, name: &str, value: &str) -> Result<()> {
         match name {
-            _ if name.starts_with("osd_") => self.config.push((name.to_owned(), value.to_owned())),
+            _ if is_of_osds(name) => self.config.push((name.to_owned(), value.to_owned())),
             "pgs" => {
                 let pgs = value.parse().ok().filter(|pgs| (1..=PGS_MAX).contains(pgs));
                 self.pgs = Some(pgs.with_context(|| format!("pgs are from 1 to {PGS_MAX}"))?);
@@ -87,11 +88,16 @@ impl Setup {
                 self.messenger = Some(known.context("a messenger is crc or secure")?);
             }
             _ => self.shape.add(name, value).context(
-                "a side's own are pgs, copies, ec, messenger, images, objects, connections and options of OSDs (osd_...)",
+                "a side's own are pgs, copies, ec, messenger, images, objects, connections and options of OSDs (osd_..., nacre_...)",
             )?,
         }
         Ok(())
     }
+}
+
+/// Whether it is an option of OSDs, Ceph's or ours.
+fn is_of_osds(name: &str) -> bool {
+    name.starts_with("osd_") || name.starts_with("nacre_")
 }
 
 fn parse_copies(text: &str) -> Result<Kept> {
@@ -122,7 +128,7 @@ pub(crate) struct Running {
 }
 
 impl Spec {
-    /// `nacre:BINARY[,WORD=VALUE..][,OPTION..]`, `cluster:CONF:KEYRING[:PID,PID..]` or `same:osd_NAME=VALUE[,..]`; `None` when it
+    /// `nacre:BINARY[,WORD=VALUE..][,OPTION..]`, `cluster:CONF:KEYRING[:PID,PID..]` or `same:NAME=VALUE[,..]`; `None` when it
     /// begins with none of these words.
     ///
     /// # Errors
@@ -136,8 +142,9 @@ impl Spec {
         }
         if let Some(rest) = text.strip_prefix("same:") {
             let options = rest.split(',').map(|word| {
-                let option = word.split_once('=').filter(|(name, _)| name.starts_with("osd_"));
-                let (name, value) = option.with_context(|| format!("'{word}': wanted is osd_NAME=VALUE"))?;
+                let option = word.split_once('=').filter(|(name, _)| is_of_osds(name));
+                let (name, value) = option
+                    .with_context(|| format!("'{word}': wanted is osd_NAME=VALUE or nacre_NAME=VALUE"))?;
                 Ok((name.to_owned(), value.to_owned()))
             });
             return Ok(Some(Self::Same(options.collect::<Result<_>>()?)));
@@ -208,6 +215,7 @@ mod tests {
         let spec = parse("nacre:b,ec=4+2,messenger=secure").expect("well-formed");
         let Some(Spec::Nacre { setup: coded, .. }) = spec else { panic!("one of ours") };
         assert_eq!((coded.kept, coded.messenger), (Some(Kept::Coded(4, 2)), Some(Messenger::Secure)));
+        assert!(parse("same:nacre_bill=false").is_ok());
         let spec = parse("same:osd_enable_op_tracker=false").expect("well-formed");
         assert_eq!(spec, Some(Spec::Same(setup.config)));
         for wrong in [

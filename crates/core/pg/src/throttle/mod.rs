@@ -54,8 +54,9 @@ const CUT_PAUSE: Duration = Duration::from_millis(500);
 const AFTERMATH: Duration = Duration::from_secs(5);
 /// The rate stays below what was too much for so long.
 const CEILING_HOLDS: Duration = Duration::from_secs(10);
-/// What a full bucket holds, in time at the rate; a part at least.
-const BURST: Duration = Duration::from_millis(20);
+/// What a full bucket holds, in time at the rate; a part at least. A small write is durable behind all parts that came before it, so parts
+/// are to come one by one.
+const BURST: Duration = Duration::from_millis(5);
 /// Clients that have sent nothing for so long are away.
 const CLIENTS_AWAY: Duration = Duration::from_secs(1);
 /// Recovery that has moved nothing for so long rests: what clients feel then is not its doing.
@@ -275,7 +276,7 @@ impl RecoveryThrottle {
 
     /// What a full bucket holds.
     fn burst(&self) -> i64 {
-        bytes_in(self.rate, BURST).max((PART_BYTES_MAX as u64).cast_signed())
+        bytes_in(self.rate, BURST).max((PART_BYTES_BESIDE_CLIENTS as u64).cast_signed())
     }
 
     /// What is in the bucket.

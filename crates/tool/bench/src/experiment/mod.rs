@@ -10,6 +10,7 @@ use crate::load::Load;
 use crate::results::{Output, Results};
 use crate::session::{Scratch, Session};
 use crate::spec::Spec;
+use crate::stats::Verdict;
 use crate::{html, table};
 use anyhow::{Context, Result, bail};
 use catalogue::{EXPERIMENTS, Experiment, Plan, Variant};
@@ -148,8 +149,13 @@ fn tell((a, b): &(Variant, Variant), results: &Results, found: &[Finding], optio
     print!("{}\n{}", table::of(results), show(found, &options.judging.settings()?));
     for finding in found {
         let effect = table::percent(finding.comparison.effect);
-        let (cell, metric, verdict) = (&finding.cell, finding.metric.name(), finding.verdict());
-        println!("{}: {verdict} than {} by {metric} of {cell} ({effect})", b.label, a.label);
+        let (cell, metric) = (&finding.cell, finding.metric.name());
+        let verdict = match finding.comparison.verdict {
+            Verdict::Same => format!("the same as {}", a.label),
+            Verdict::CannotTell => format!("whether better or worse than {} cannot be told", a.label),
+            Verdict::Higher | Verdict::Lower => format!("{} than {}", finding.verdict(), a.label),
+        };
+        println!("{}: {verdict}, by {metric} of {cell} ({effect})", b.label);
     }
     Ok(())
 }
