@@ -5,11 +5,7 @@
 //! dirty blocks home and changed metadata to a KV store, in the background. Formats, and what survives which crash:
 //! `docs/formats/blockstore.md`.
 //!
-//! ```no_run
-//! use nacre_blockstore::{BlockStore, Options};
-//! use nacre_store::ObjectStore;
-//! # fn open(mut disk: Box<dyn nacre_env::Disk>, mut kv: Box<dyn nacre_kv::KvStore + Send>, new: bool,
-//! #     id: [u8; 16]) -> Result<(), nacre_blockstore::OpenError> {
+//! ```text
 //! let options = Options::default();
 //! if new {
 //!     BlockStore::mkfs(disk.as_mut(), kv.as_mut(), id, &options)?; // zeroes the log, so it takes a moment
@@ -22,7 +18,6 @@
 //! // store, and the shard's poll returns, its turn drains, and so on. While its state is `HasWork`, do not sleep.
 //! let mut completions = Vec::new();
 //! store.drain(&mut completions);
-//! # Ok(()) }
 //! ```
 //!
 //! Memory is bounded by a target, [`Options::for_memory`]: clean objects, pages of their blocks, omaps and logs are read from the KV store
