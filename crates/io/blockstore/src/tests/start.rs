@@ -6,10 +6,10 @@ use crate::freemap::{FREE_MAP_SHARD_BLOCKS, FreeMapShard};
 use crate::mount::read_superblock;
 use crate::{BlockStore, Options, block_page, kv_schema};
 use nacre_env::real::{DriverChoice, RealDisk};
+use nacre_env::{Clock, RealClock};
 use nacre_kv::{Durability, KvBatch, KvOptions, KvStore, RedbKv};
 use std::fs;
 use std::path::Path;
-use std::time::Instant;
 
 const DEVICE_BYTES: u64 = 16_000_000_000_000;
 /// Objects of 4 MiB with a terabyte of data.
@@ -54,13 +54,14 @@ fn fill_block_maps(kv: &mut RedbKv) {
 #[allow(clippy::print_stderr, reason = "figures are to be read")]
 fn open(data: &Path, meta: &Path, what: &str) {
     let options = Options::for_memory(MEMORY_TARGET);
-    let (before, began) = (memory_kib("VmRSS:"), Instant::now());
+    let clock = RealClock::start();
+    let (before, began) = (memory_kib("VmRSS:"), clock.now());
     let disk = RealDisk::open(data, DriverChoice::Auto).expect("a disk");
     let kv_options = KvOptions { cache_bytes: options.kv_cache_bytes, ..KvOptions::default() };
     let kv = RedbKv::open_with(meta, kv_options).expect("metadata");
-    let kv_took = began.elapsed();
+    let kv_took = clock.now().since(began);
     let (store, _) = BlockStore::open(Box::new(disk), Box::new(kv), options).expect("a store");
-    let took = began.elapsed();
+    let took = clock.now().since(began);
     let free = store.free_space();
     eprintln!(
         "{what}: open after {took:?}, {kv_took:?} of it the database; {} MiB of memory more; free in {} pieces",
@@ -74,6 +75,7 @@ fn open(data: &Path, meta: &Path, what: &str) {
 #[test]
 #[ignore = "a measurement: writes 8 GB of metadata"]
 #[allow(clippy::print_stderr, reason = "figures are to be read")]
+#[allow(clippy::disallowed_types, reason = "of a file that a disk makes all is allocated")]
 fn of_a_drive_of_sixteen_terabytes() {
     let folder = tempfile::tempdir().expect("a folder");
     let (data, meta) = (folder.path().join("block"), folder.path().join("meta"));
