@@ -36,8 +36,10 @@ const FIELDS_BYTES: usize = 64;
 const CHUNK_BYTES: u64 = 1 << 20;
 /// Chunks of a region at most: a head of 36 KiB, for 256 GiB of the smallest chunks. Larger regions have larger ones.
 const CHUNKS_MAX: u64 = 1 << 18;
+/// Bytes of a file at most: more than any region, and little enough that sums of two are numbers.
+const LENGTH_MAX: u64 = 1 << 56;
 /// Bytes of one write of zeros.
-const ZEROS: [u8; 64 << 10] = [0; 64 << 10];
+static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 
 /// Where a region lies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -142,7 +144,10 @@ impl Head {
         head.length = word(24);
         let map = bytes.get(FIELDS_BYTES..FIELDS_BYTES + head.written.len()).unwrap_or_default();
         head.written.copy_from_slice(map);
-        Ok(Some((head, word(16))))
+        // A chunk that the region does not have would be somebody else's bytes.
+        let behind = geometry.chunks..geometry.chunks.next_multiple_of(8);
+        let is_sound = head.length <= LENGTH_MAX && !behind.into_iter().any(|chunk| head.has(chunk));
+        Ok(is_sound.then_some((head, word(16))))
     }
 }
 
@@ -277,7 +282,13 @@ impl RegionFile {
         })
     }
 
-    /// Makes sure that all that a write will not fill of a chunk is zeros.
+    /// The end of a range, if a file can have it.
+    fn end_of(offset: u64, length: usize) -> io::Result<u64> {
+        let end = offset.checked_add(length as u64).filter(|end| *end <= LENGTH_MAX);
+        end.ok_or_else(|| ErrorKind::InvalidInput.into())
+    }
+
+    /// Takes room for a chunk, and fills it with zeros.
     fn begin_chunk(&self, state: &mut State, chunk: u64) -> io::Result<()> {
         let chunk_bytes = self.geometry.chunk_bytes;
         let taken = (state.written + 1) * chunk_bytes + state.reserved_bytes;
@@ -326,6 +337,7 @@ impl File for RegionFile {
     }
 
     fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        Self::end_of(offset, out.len())?;
         let mut rest = out;
         for (chunk, at, bytes) in self.parts(offset, rest.len()) {
             let (part, others) = rest.split_at_mut(bytes);
@@ -346,6 +358,7 @@ impl File for RegionFile {
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        let end = Self::end_of(offset, data.len())?;
         {
             let mut state = self.state();
             for (chunk, ..) in self.parts(offset, data.len()) {
@@ -353,7 +366,6 @@ impl File for RegionFile {
                     self.begin_chunk(&mut state, chunk)?;
                 }
             }
-            let end = offset + data.len() as u64;
             if end > state.head.length {
                 (state.head.length, state.is_changed) = (end, true);
             }
@@ -362,6 +374,7 @@ impl File for RegionFile {
     }
 
     fn set_length(&self, length: u64) -> io::Result<()> {
+        Self::end_of(length, 0)?;
         let mut state = self.state();
         let old = state.head.length;
         if length < old {

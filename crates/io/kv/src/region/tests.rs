@@ -97,7 +97,7 @@ fn one_damaged_head_harms_nothing_and_another_owners_is_none() {
         device.write(at, &[!old[0]]).expect("there");
         let file = open(&disk).expect("the other copy");
         assert!(content(&file, 0, 5000) == [7; 5000]);
-        // A sync mends it.
+        // A sync repairs it.
         file.sync().expect("a healthy device");
     }
     let other = RegionPlace { owner: [8; 16], ..PLACE };
@@ -114,12 +114,19 @@ fn heads_are_read_with_bounds_whatever_they_hold() {
     let geometry = Geometry::new(PLACE.length, CHUNK).expect("room");
     let head = Head { length: 77, ..Head::new(&geometry) };
     let bytes = head.encode(&PLACE, &geometry, 9);
-    assert_eq!(Head::decode(&bytes, &PLACE, &geometry).expect("ours"), Some((head, 9)));
+    assert_eq!(Head::decode(&bytes, &PLACE, &geometry).expect("ours"), Some((head.clone(), 9)));
     for at in 0..bytes.len() {
         let mut changed = bytes.clone();
         changed[at] ^= 1 << (at % 8);
         assert!(matches!(Head::decode(&changed, &PLACE, &geometry), Ok(None)), "byte {at}");
         assert!(matches!(Head::decode(&bytes[..at], &PLACE, &geometry), Ok(None)), "{at} bytes");
+    }
+    for (head, why) in [
+        (Head { length: LENGTH_MAX + 1, ..head.clone() }, "a length that overflows"),
+        (Head { written: vec![0xff; head.written.len()], ..head }, "chunks behind the region"),
+    ] {
+        let bytes = head.encode(&PLACE, &geometry, 9);
+        assert_eq!(Head::decode(&bytes, &PLACE, &geometry).expect("ours"), None, "{why}");
     }
     // All sizes up to the largest devices have a head of bounded size.
     for length in [1 << 30, 1 << 40, 1 << 50] {

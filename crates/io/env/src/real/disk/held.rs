@@ -33,28 +33,10 @@ impl HeldDevice {
         Ok(Self { file: DeviceFile::open(path)?, path: path.to_owned() })
     }
 
-    /// What was opened.
-    #[must_use]
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-
     /// Its bytes, in whole blocks of 4 KiB: what a device has beyond the last one is not used.
     #[must_use]
     pub fn size_bytes(&self) -> u64 {
         self.file.info().size_bytes
-    }
-
-    /// Whether it is a block device, not a file.
-    #[must_use]
-    pub const fn is_block_device(&self) -> bool {
-        self.file.is_device
-    }
-
-    /// As [`RealDisk::rotational`].
-    #[must_use]
-    pub fn rotational(&self) -> Option<bool> {
-        self.file.rotational()
     }
 
     /// As [`RealDisk::disks`].
@@ -63,8 +45,7 @@ impl HeldDevice {
         self.file.disks()
     }
 
-    /// The same device, opened once more without `O_DIRECT`. It does not keep others away: that ends with this value, or with the disk
-    /// that it becomes.
+    /// The same device, opened once more without `O_DIRECT`. As long as the view lives, others are kept away, too.
     ///
     /// # Errors
     /// What the system says.
@@ -72,16 +53,8 @@ impl HeldDevice {
         // By the descriptor: what the path names may have changed since.
         let path = format!("/proc/self/fd/{}", self.file.file.as_raw_fd());
         let file = OpenOptions::new().read(true).write(true).open(path)?;
-        Ok(DeviceView { file, size_bytes: self.size_bytes(), held: None })
-    }
-
-    /// The view alone, which then keeps others away.
-    ///
-    /// # Errors
-    /// What the system says.
-    pub fn into_view(self) -> io::Result<DeviceView> {
-        let view = self.view()?;
-        Ok(DeviceView { held: Some(self), ..view })
+        let guard = self.file.file.try_clone()?;
+        Ok(DeviceView { file, size_bytes: self.size_bytes(), _guard: guard })
     }
 
     /// A disk over it.
@@ -99,15 +72,8 @@ impl HeldDevice {
 pub struct DeviceView {
     file: std::fs::File,
     size_bytes: u64,
-    held: Option<HeldDevice>,
-}
-
-impl DeviceView {
-    /// The device, if it is this view that keeps others away.
-    #[must_use]
-    pub const fn held(&self) -> Option<&HeldDevice> {
-        self.held.as_ref()
-    }
+    /// The same open file as the device's: its lock ends with the last handle.
+    _guard: std::fs::File,
 }
 
 impl File for DeviceView {
