@@ -8,6 +8,7 @@
 
 mod auth;
 mod classes;
+mod device;
 mod frames;
 mod input;
 mod metadata;
@@ -18,6 +19,7 @@ mod smoke;
 
 pub use auth::auth;
 pub use classes::class_calls;
+pub use device::device_label;
 pub use frames::frames;
 pub use metadata::store_metadata;
 pub use monitors::{mon_link, recovery_key, recovery_snapshot};

@@ -1,6 +1,6 @@
 //! Beginnings for the fuzzer: captured messages and maps in the form that each target reads.
 
-use crate::{auth, classes, metadata, monitors};
+use crate::{auth, classes, device, metadata, monitors};
 use nacre_buf::Bytes;
 use nacre_denc::Reader;
 use std::fs;
@@ -22,6 +22,7 @@ pub fn seeds() -> Vec<Seed> {
     files("classes", "calls").iter().for_each(|path| calls(path, &mut seeds));
     seeds.extend(auth::seeds().into_iter().map(|seed| ("auth", seed)));
     seeds.extend(metadata::seeds().into_iter().map(|seed| ("store_metadata", seed)));
+    seeds.extend(device::seeds().into_iter().map(|seed| ("device_label", seed)));
     seeds.extend(monitors::link_seeds().into_iter().map(|seed| ("mon_link", seed)));
     seeds.extend(monitors::key_seeds().into_iter().map(|seed| ("recovery_key", seed)));
     seeds.extend(monitors::snapshot_seeds().into_iter().map(|seed| ("recovery_snapshot", seed)));

@@ -5,7 +5,7 @@ use nacre_types::entropy::SeededEntropy;
 
 type Target = fn(&[u8]);
 
-const TARGETS: [(&str, Target); 16] = [
+const TARGETS: [(&str, Target); 17] = [
     ("message", crate::message),
     ("osdmap", crate::osdmap),
     ("osdmap_incremental", crate::osdmap_incremental),
@@ -16,6 +16,7 @@ const TARGETS: [(&str, Target); 16] = [
     ("auth", crate::auth),
     ("class_calls", crate::class_calls),
     ("store_metadata", crate::store_metadata),
+    ("device_label", crate::device_label),
     ("transaction", crate::transaction),
     ("keyring", crate::keyring),
     ("frames", crate::frames),

@@ -279,7 +279,7 @@ fn mkfs(options: &OsdArgs, args: &CephArgs) -> Result<()> {
     let conf = Conf::read(args, id)?;
     let fsid = conf.fsid()?;
     let folder = OsdFolder::new(&args.data);
-    crate::osd::make(&Folder::open(&args.data)?, &folder, id, options)?;
+    crate::osd::make(&Folder::open(&args.data)?, &folder, (fsid, id), options)?;
     folder.write("ceph_fsid", &fsid.to_string())?;
     folder.write("whoami", &id.to_string())?;
     if let Some(class) = &options.crush_device_class {

@@ -202,11 +202,18 @@ pub(crate) fn side_by_side<T: Send, R: Send>(
 /// Makes an OSD's folder: its identity last, so that what was left by half is no OSD.
 fn mkfs(folder: &Folder, options: &OsdArgs) -> Result<()> {
     let [id] = options.id[..] else { bail!("--mkfs makes one OSD: give one --id") };
-    make(folder, &OsdFolder::new(&folder.osd(id)), id, options)
+    // Not known on a machine where nobody has put the ceph.conf yet.
+    let cluster = folder.address().map_or(Uuid::NIL, |address| address.fsid);
+    make(folder, &OsdFolder::new(&folder.osd(id)), (cluster, id), options)
 }
 
-/// Makes the store of an OSD in `place`, on the file system of `folder`.
-pub(crate) fn make(folder: &Folder, place: &OsdFolder, id: OsdId, options: &OsdArgs) -> Result<()> {
+/// Makes the store of an OSD of a cluster in `place`, on the file system of `folder` or on devices.
+pub(crate) fn make(
+    folder: &Folder,
+    place: &OsdFolder,
+    (cluster, id): (Uuid, OsdId),
+    options: &OsdArgs,
+) -> Result<()> {
     let shown = place.path().display();
     if place.is_made() {
         bail!("{shown} holds an OSD; remove it if it is not needed any more");
@@ -214,10 +221,19 @@ pub(crate) fn make(folder: &Folder, place: &OsdFolder, id: OsdId, options: &OsdA
     private::make_folder(place.path()).with_context(|| shown.to_string())?;
     let _lock = place.lock()?;
     let mut entropy = SystemEntropy::default();
-    let size = capacity_bytes(folder, options.osd_size, StoreKind::File, 1)?;
-    nacre_osd::mkfs(place.path(), random_uuid(&mut entropy), size, &options.device_dirs.device_dirs())
-        .with_context(|| format!("cannot make the store of osd.{id}"))?;
+    let store = random_uuid(&mut entropy);
     let uuid = options.uuid.unwrap_or_else(|| random_uuid(&mut entropy));
+    let outcome = match options.raw.devices() {
+        Some(devices) => {
+            let owner = nacre_osd::Owner { cluster, osd: id, osd_uuid: uuid, store };
+            nacre_osd::mkfs_on_devices(place.path(), owner, &devices)
+        }
+        None => {
+            let size = capacity_bytes(folder, options.osd_size, StoreKind::File, 1)?;
+            nacre_osd::mkfs(place.path(), store, size, &options.device_dirs.device_dirs()).map(|()| size)
+        }
+    };
+    let size = outcome.with_context(|| format!("cannot make the store of osd.{id}"))?;
     let is_elsewhere = options.ceph.as_ref().is_some_and(|ceph| ceph.keyring.is_some());
     let made = options.key.is_none() && !is_elsewhere;
     let generate = || CryptoKey::generate(&mut SystemEntropy::default(), RealClock::start().wall());

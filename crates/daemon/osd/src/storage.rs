@@ -1,14 +1,22 @@
-//! Where an OSD keeps its objects: in memory, or in a file with its metadata beside it. Also what tools need to
+//! Where an OSD keeps its objects: in memory, in a file with its metadata beside it, or on raw devices. Also what tools need to
 //! work on the store of an OSD that is stopped.
 
+mod devices;
+mod parts;
+
+pub use devices::{Devices, label_of, mkfs_on_devices, wipe};
+pub use parts::{DeviceLabel, MetadataPlace};
+
 use nacre_blockstore::{BlockStore, OpenError as BlockError, Options, SplitDisk};
+use nacre_device::{LabelError, LayoutError, Refusal, RegionKind};
 use nacre_env::RealClock;
-use nacre_env::disk::{DeviceReport, Disk};
+use nacre_env::disk::{DeviceReport, Disk, Window};
 use nacre_env::real::private::{self, PrivateError};
 use nacre_env::real::{DriverChoice, OpenError as DiskError, RealDisk, RealNet};
-use nacre_kv::{KvError, KvOptions, RedbKv};
+use nacre_kv::{KvError, RedbKv};
 use nacre_store::{MemStore, ObjectStore};
 use nacre_types::Uuid;
+use parts::{Parts, device_bytes, disks_of};
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -16,11 +24,11 @@ use std::path::{Path, PathBuf};
 pub use crate::own_collection::{OWN_COLLECTION, stored_maps};
 pub use crate::recovery_snapshot::stored_snapshot;
 
-/// Data and write-ahead log.
+/// Data and write-ahead log; a link when they are on a device.
 const BLOCK_FILE: &str = "block";
 /// A link to the write-ahead log's device, when it has one of its own.
 const LOG_FILE: &str = "log";
-/// Metadata, in a key-value store; a link when it is elsewhere.
+/// Metadata, in a key-value store; a link when it is elsewhere. None where they are on a device.
 const META_FILE: &str = "meta.redb";
 /// What was found about the device when the store was last opened: a name and a value in each line.
 const DEVICE_FILE: &str = "device";
@@ -74,6 +82,64 @@ pub enum StorageError {
         /// What is wrong.
         source: KvError,
     },
+    /// A device cannot become an OSD's.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    /// A device is given for two things.
+    #[error("{path} is given twice: data, log and metadata need a device each")]
+    Twice {
+        /// Which device or file.
+        path: PathBuf,
+    },
+    /// A device cannot be divided.
+    #[error("{path}: {source}")]
+    Layout {
+        /// Which device or file.
+        path: PathBuf,
+        /// What does not fit.
+        source: LayoutError,
+    },
+    /// A device does not say whose it is.
+    #[error(
+        "{path}: {source}; does the link lead to the right device? `nacre store label DEVICE` says what one is"
+    )]
+    Label {
+        /// Link to the device.
+        path: PathBuf,
+        /// What is wrong with its label.
+        source: LabelError,
+    },
+    /// A link leads to the device of something else.
+    #[error(
+        "{link} leads to {device}, which is {found}; expected was {expected}. Have devices changed their names? `nacre store label DEVICE` \
+         says what one is; let the link lead to the right one"
+    )]
+    Foreign {
+        /// Link to the device.
+        link: PathBuf,
+        /// Where it leads.
+        device: PathBuf,
+        /// What the device is.
+        found: String,
+        /// What it should be.
+        expected: String,
+    },
+    /// A device lacks what it should have.
+    #[error(
+        "{path}: its label has no region for the {kind:?}; the link to the device that has it is missing"
+    )]
+    NoRegion {
+        /// Link to the device.
+        path: PathBuf,
+        /// What it has no region for.
+        kind: RegionKind,
+    },
+    /// The folder does not say which OSD it is of.
+    #[error("{path} holds no UUID")]
+    NoIdentity {
+        /// The file that should have one.
+        path: PathBuf,
+    },
     /// What the files hold is no store, or damaged.
     #[error("{path}: {source}")]
     Block {
@@ -90,39 +156,70 @@ impl StorageError {
     pub const fn is_in_use(&self) -> bool {
         matches!(
             self,
-            Self::Disk { source: DiskError::InUse { .. }, .. } | Self::Meta { source: KvError::InUse, .. }
+            Self::Disk { source: DiskError::InUse { .. }, .. }
+                | Self::Meta { source: KvError::InUse, .. }
+                | Self::Refused(Refusal::Open(DiskError::InUse { .. }))
         )
     }
 }
 
-/// Where the metadata of a store in `folder` is.
-#[must_use]
-pub fn meta_path(folder: &Path) -> PathBuf {
+fn meta_path(folder: &Path) -> PathBuf {
     folder.join(META_FILE)
 }
 
-/// The device of the store in `folder`, locked.
+/// Whether there is a store in `folder`, whatever state it is in.
+#[must_use]
+pub fn is_made(folder: &Path) -> bool {
+    folder.join(BLOCK_FILE).symlink_metadata().is_ok()
+}
+
+/// A store that no OSD runs on, held so that none starts.
+pub struct Stopped {
+    /// Its device, or its devices as one.
+    pub disk: Box<dyn Disk>,
+    /// Where its metadata are.
+    pub metadata: MetadataPlace,
+    /// The labels of its devices; none of a store in files.
+    pub labels: Vec<DeviceLabel>,
+}
+
+impl std::fmt::Debug for Stopped {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Stopped").field("metadata", &self.metadata).finish_non_exhaustive()
+    }
+}
+
+/// The devices or files of the store in `folder`, locked.
 ///
 /// # Errors
 /// [`StorageError`]; [`StorageError::is_in_use`] when an OSD runs on it.
-pub fn open_device(folder: &Path) -> Result<Box<dyn Disk>, StorageError> {
-    let (data, log) = open_disks(folder)?;
-    join(data, log, folder)
+pub fn open_stopped(folder: &Path) -> Result<Stopped, StorageError> {
+    let Parts { data, log, metadata, labels, .. } = open_parts(folder)?;
+    Ok(Stopped { disk: join(data, log, folder)?, metadata, labels })
 }
 
-/// Data and, when it has a device of its own, the log.
-fn open_disks(folder: &Path) -> Result<(RealDisk, Option<RealDisk>), StorageError> {
+fn open_parts(folder: &Path) -> Result<Parts, StorageError> {
+    if let Some(parts) = devices::open_labelled(folder)? {
+        return Ok(parts);
+    }
     let open = |name| {
         let path = folder.join(name);
-        RealDisk::open(&path, DriverChoice::Auto).map_err(|source| StorageError::Disk { path, source })
+        let disk = RealDisk::open(&path, DriverChoice::Auto);
+        disk.map(Window::whole).map_err(|source| StorageError::Disk { path, source })
     };
     let data = open(BLOCK_FILE)?;
     // A link to nowhere is an error, not a store without a log of its own.
     let has_log = folder.join(LOG_FILE).symlink_metadata().is_ok();
-    Ok((data, has_log.then(|| open(LOG_FILE)).transpose()?))
+    let log = has_log.then(|| open(LOG_FILE)).transpose()?;
+    let metadata = MetadataPlace::File(meta_path(folder));
+    Ok(Parts { data, log, metadata, labels: Vec::new(), metadata_disks: BTreeMap::new() })
 }
 
-fn join(data: RealDisk, log: Option<RealDisk>, folder: &Path) -> Result<Box<dyn Disk>, StorageError> {
+fn join(
+    data: Window<RealDisk>,
+    log: Option<Window<RealDisk>>,
+    folder: &Path,
+) -> Result<Box<dyn Disk>, StorageError> {
     let Some(log) = log else { return Ok(Box::new(data)) };
     match SplitDisk::open(Box::new(data), Box::new(log)) {
         Ok(disk) => Ok(Box::new(disk)),
@@ -154,18 +251,28 @@ pub fn mkfs(folder: &Path, id: Uuid, size_bytes: u64, device_dirs: &DeviceDirs) 
         RealDisk::create(path, bytes, DriverChoice::Auto)
             .map_err(|source| StorageError::Disk { path: path.to_owned(), source })
     };
-    let block_error = |source| StorageError::Block { path: folder.to_owned(), source };
     let data = create(&block, size_bytes)?;
     let mut kv = RedbKv::open(&meta).map_err(|source| StorageError::Meta { path: meta.clone(), source })?;
-    let Some(log) = log else {
-        let mut data = data;
-        return BlockStore::mkfs(&mut data, &mut kv, id.0, &Options::default()).map_err(block_error);
-    };
     let log_bytes = SplitDisk::HEAD_BYTES + Options::default().wal_bytes(size_bytes);
-    let log = create(&log, log_bytes)?;
-    let mut disk = SplitDisk::new(Box::new(data), Box::new(log)).map_err(block_error)?;
+    let log = log.map(|log| create(&log, log_bytes)).transpose()?;
+    make_store(folder, Box::new(data), log.map(|log| Box::new(log) as Box<dyn Disk>), &mut kv, id)
+}
+
+/// Makes a store on devices and metadata that hold nothing.
+fn make_store(
+    folder: &Path,
+    mut data: Box<dyn Disk>,
+    log: Option<Box<dyn Disk>>,
+    kv: &mut RedbKv,
+    id: Uuid,
+) -> Result<(), StorageError> {
+    let block_error = |source| StorageError::Block { path: folder.to_owned(), source };
+    let Some(log) = log else {
+        return BlockStore::mkfs(data.as_mut(), kv, id.0, &Options::default()).map_err(block_error);
+    };
+    let mut disk = SplitDisk::new(data, log).map_err(block_error)?;
     let options = Options { wal_bytes: Some(disk.log_bytes()), ..Options::default() };
-    BlockStore::mkfs(&mut disk, &mut kv, id.0, &options).map_err(block_error)?;
+    BlockStore::mkfs(&mut disk, kv, id.0, &options).map_err(block_error)?;
     disk.label().map_err(block_error)
 }
 
@@ -182,18 +289,21 @@ fn remove(path: &Path) -> Result<(), StorageError> {
 }
 
 /// Where a file of the store goes that may be in another folder, with the link to it; `None` when it is not elsewhere.
-/// What an earlier attempt linked to is removed; a file that nothing links to is somebody else's and stays.
+/// What an earlier attempt made and linked to is removed; what nothing links to, or has another name, is somebody else's and stays.
 fn place(folder: &Path, name: &str, elsewhere: Option<&Path>) -> Result<Option<PathBuf>, StorageError> {
     let link = folder.join(name);
-    if let Ok(old) = std::fs::read_link(&link) {
+    let owner = folder.file_name().unwrap_or_default().to_string_lossy();
+    let file_name = format!("{owner}.{name}");
+    if let Ok(old) = std::fs::read_link(&link)
+        && old.file_name().is_some_and(|old| *old == *file_name)
+    {
         remove(&old)?;
     }
     remove(&link)?;
     let Some(elsewhere) = elsewhere else { return Ok(None) };
     private::make_folder(elsewhere).map_err(file_error(elsewhere))?;
     let elsewhere = elsewhere.canonicalize().map_err(file_error(elsewhere))?;
-    let owner = folder.file_name().unwrap_or_default().to_string_lossy();
-    let path = elsewhere.join(format!("{owner}.{name}"));
+    let path = elsewhere.join(file_name);
     if path.exists() {
         let source = io::Error::new(
             io::ErrorKind::AlreadyExists,
@@ -217,21 +327,27 @@ pub(crate) fn open(config: &StoreConfig, net: &RealNet) -> Result<Box<dyn Object
     for path in private::tighten(folder)? {
         tracing::warn!(path = %path.display(), "other users could read or write this; its permissions are now the owner's only");
     }
-    let (block, meta) = (folder.join(BLOCK_FILE), meta_path(folder));
-    let (mut data, mut log) = open_disks(folder)?;
-    for disk in [Some(&data), log.as_ref()].into_iter().flatten() {
-        net.watch(disk.wake_fd()).map_err(file_error(&block))?;
+    let block = folder.join(BLOCK_FILE);
+    let mut parts = open_parts(folder)?;
+    for label in &mut parts.labels {
+        if let Some(complaint) = label.complaint() {
+            tracing::warn!(complaint, "it is written again from the other copy");
+            label.repair()?;
+        }
     }
-    let refused = data.ring_refused().map(str::to_owned);
-    let options = examine(&mut data, log.as_mut(), folder, Options::for_memory(memory_bytes))?;
+    for disk in [Some(&parts.data), parts.log.as_ref()].into_iter().flatten() {
+        net.watch(disk.disk().wake_fd()).map_err(file_error(&block))?;
+    }
+    let refused = parts.data.disk().ring_refused().map(str::to_owned);
+    let options = examine(&mut parts, folder, Options::for_memory(memory_bytes))?;
+    let Parts { data, log, metadata, .. } = parts;
     let disk = join(data, log, folder)?;
-    let kv_options = KvOptions { cache_bytes: options.kv_cache_bytes, reserve_bytes: META_RESERVE_BYTES };
-    let kv = RedbKv::open_with(&meta, kv_options)
-        .map_err(|source| StorageError::Meta { path: meta.clone(), source })?;
+    let kv = metadata.open_with(metadata.options(options.kv_cache_bytes))?;
+    let meta = metadata.path();
     if !kv.has_checksums() {
         tracing::warn!(path = %meta.display(), "metadata file of an older version, without page checksums: make room for a copy and restart");
     }
-    net.watch(kv.wake_fd()).map_err(|source| StorageError::File { path: meta.clone(), source })?;
+    net.watch(kv.wake_fd()).map_err(file_error(meta))?;
     let (mut store, report) = BlockStore::open(disk, Box::new(kv), options)
         .map_err(|source| StorageError::Block { path: folder.clone(), source })?;
     store.set_clock(Box::new(RealClock::start()));
@@ -240,17 +356,10 @@ pub(crate) fn open(config: &StoreConfig, net: &RealNet) -> Result<Box<dyn Object
 }
 
 /// Measures the device that the log is on, says what it costs and what follows from it, and keeps that for people.
-fn examine(
-    data: &mut RealDisk,
-    log: Option<&mut RealDisk>,
-    folder: &Path,
-    options: Options,
-) -> Result<Options, StorageError> {
-    let log_rotational = log.as_ref().map_or_else(|| data.rotational(), |log| log.rotational());
-    let is_apart = log.is_some();
-    let probed = match log {
+fn examine(parts: &mut Parts, folder: &Path, options: Options) -> Result<Options, StorageError> {
+    let probed = match &mut parts.log {
         Some(log) => nacre_blockstore::probe(log, &RealClock::start()),
-        None => nacre_blockstore::probe(data, &RealClock::start()),
+        None => nacre_blockstore::probe(&mut parts.data, &RealClock::start()),
     };
     let report = probed.map_err(|source| StorageError::Block { path: folder.to_owned(), source })?;
     let options = match &report {
@@ -266,18 +375,16 @@ fn examine(
             "the second superblock is damaged, so the device was not probed; `nacre store repair` restores it"
         ),
     }
-    let text: String = facts(data, report.as_ref(), &options)
-        .into_iter()
-        .map(|(name, value)| format!("{name} {value}\n"))
-        .collect();
-    let rotational = u8::from(log_rotational.unwrap_or(false));
-    let text = format!("{text}journal_rotational {rotational}\nnacre_log_apart {}\n", u8::from(is_apart));
+    let mut facts = facts(parts, report.as_ref(), &options);
+    facts.extend(place_facts(parts, folder));
+    let text: String = facts.into_iter().map(|(name, value)| format!("{name} {value}\n")).collect();
     let path = folder.join(DEVICE_FILE);
     private::write(&path, text.as_bytes()).map_err(|source| StorageError::File { path, source })?;
     Ok(options)
 }
 
-fn facts(disk: &RealDisk, report: Option<&DeviceReport>, options: &Options) -> Vec<(&'static str, String)> {
+fn facts(parts: &Parts, report: Option<&DeviceReport>, options: &Options) -> Vec<(&'static str, String)> {
+    let disk = parts.data.disk();
     let info = disk.info();
     let rotational = disk.rotational().unwrap_or(false);
     let known = |value: Option<bool>| value.map_or("unknown", |yes| if yes { "1" } else { "0" });
@@ -292,8 +399,9 @@ fn facts(disk: &RealDisk, report: Option<&DeviceReport>, options: &Options) -> V
         ("nacre_commit", options.commit_text()),
         ("rotational", u8::from(rotational).to_string()),
     ];
-    let names: Vec<&str> = disk.disks().keys().map(String::as_str).collect();
-    let named = disk.disks().iter().filter_map(|(name, id)| Some(format!("{name}={}", id.as_ref()?)));
+    let below = disks_of(parts);
+    let names: Vec<&str> = below.keys().map(String::as_str).collect();
+    let named = below.iter().filter_map(|(name, id)| Some(format!("{name}={}", id.as_ref()?)));
     let ids: Vec<String> = named.collect();
     let disks = [("devices", names.join(",")), ("device_ids", ids.join(","))];
     facts.extend(disks.into_iter().filter(|(_, value)| !value.is_empty()));
@@ -307,6 +415,29 @@ fn facts(disk: &RealDisk, report: Option<&DeviceReport>, options: &Options) -> V
             ("nacre_bdev_read_us", report.read.median.as_micros().to_string()),
         ]);
     }
+    facts
+}
+
+/// What of a store is where, and how large that is.
+fn place_facts(parts: &Parts, folder: &Path) -> Vec<(&'static str, String)> {
+    let log = parts.log.as_ref();
+    let log_rotational = log.map_or_else(|| parts.data.disk().rotational(), |log| log.disk().rotational());
+    let mut facts = vec![
+        ("journal_rotational", u8::from(log_rotational.unwrap_or(false)).to_string()),
+        ("nacre_log_apart", u8::from(log.is_some()).to_string()),
+    ];
+    if parts.labels.is_empty() {
+        return facts;
+    }
+    let node = |link: &Path| link.canonicalize().unwrap_or_default().display().to_string();
+    facts.push(("nacre_bdev_dev_node", node(&folder.join(BLOCK_FILE))));
+    if let Some(log) = log {
+        facts.push(("nacre_log_dev_node", node(&folder.join(LOG_FILE))));
+        facts.push(("nacre_log_size", device_bytes(log).to_string()));
+    }
+    facts.push(("nacre_meta_apart", u8::from(parts.metadata.path() != folder.join(BLOCK_FILE)).to_string()));
+    facts.push(("nacre_meta_dev_node", node(parts.metadata.path())));
+    facts.extend(parts.metadata.region_bytes().map(|bytes| ("nacre_meta_size", bytes.to_string())));
     facts
 }
 

@@ -19,9 +19,11 @@
 pub mod blocking;
 pub mod conformance;
 mod probe;
+mod window;
 
 pub use blocking::zero_fill;
 pub use probe::{Cost, DeviceReport, PROBE_BYTES, probe, probe_in_place};
+pub use window::Window;
 
 use nacre_buf::{AlignedBuf, BufList};
 use std::fmt;

@@ -1,7 +1,8 @@
 //! Power goes at any moment of a store in a simulated file: what was durable is there, a batch wholly or not at all, and the store
 //! opens.
 
-use crate::{Durability, KvBatch, KvCompletion, KvError, KvOptions, KvStore, KvTag, RedbKv};
+use crate::region::RegionFile;
+use crate::{Durability, KvBatch, KvCompletion, KvError, KvOptions, KvStore, KvTag, RedbKv, RegionPlace};
 use bytes::Bytes;
 use nacre_env::File;
 use nacre_simdisk::{SimFile, Syncs};
@@ -15,10 +16,39 @@ const CRASHES: u64 = 12;
 
 type Content = BTreeMap<Bytes, Bytes>;
 
-fn open(file: &SimFile) -> Result<RedbKv, KvError> {
-    let file = file.clone();
+/// A region in the middle of a device, with chunks small enough that many are begun between two crashes.
+const PLACE: RegionPlace = RegionPlace { offset: 1 << 20, length: 24 << 20, owner: [7; 16] };
+const DEVICE_BYTES: u64 = 26 << 20;
+
+/// What the store's file is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    File,
+    Region,
+}
+
+/// A new file, or a device on which somebody had data before, with a new region.
+fn make(kind: Kind, seed: u64) -> SimFile {
+    let file = SimFile::new(seed);
+    if kind == Kind::Region {
+        let device = Arc::new(file.open());
+        device.write(0, &vec![0xa5; DEVICE_BYTES as usize]).expect("room");
+        RegionFile::create_small(device, PLACE).expect("a healthy device");
+        file.crash();
+    }
+    file
+}
+
+fn open(file: &SimFile, kind: Kind) -> Result<RedbKv, KvError> {
     let options = KvOptions { cache_bytes: 64 << 10, ..KvOptions::default() };
-    RedbKv::open_on(move || Ok(Arc::new(file.open()) as Arc<dyn File>), options)
+    let file = file.clone();
+    match kind {
+        Kind::File => RedbKv::open_on(move || Ok(Arc::new(file.open()) as Arc<dyn File>), options),
+        Kind::Region => {
+            let region = Arc::new(RegionFile::open_small(Arc::new(file.open()), PLACE)?);
+            RedbKv::open_on(move || Ok(Arc::clone(&region) as Arc<dyn File>), options)
+        }
+    }
 }
 
 fn content(kv: &RedbKv) -> Result<Content, KvError> {
@@ -75,16 +105,16 @@ fn work(kv: &mut RedbKv, rng: &mut SeededEntropy, begin: Content) -> Vec<Content
     states
 }
 
-fn run(seed: u64, syncs: Syncs) -> Result<usize, String> {
-    let (file, mut rng, mut in_the_act) = (SimFile::new(seed), SeededEntropy(seed), 0);
+fn run(seed: u64, kind: Kind, syncs: Syncs) -> Result<usize, String> {
+    let (file, mut rng, mut in_the_act) = (make(kind, seed), SeededEntropy(seed), 0);
     file.set_syncs(syncs);
     let mut states = vec![Content::default()];
     for crash in 0..CRASHES {
-        let context = format!("seed {seed}, crash {crash}");
+        let context = format!("seed {seed}, {kind:?}, crash {crash}");
         if rng.u64().is_multiple_of(3) {
             file.lose_power_after(rng.u64() % 30);
         }
-        let opened = open(&file).and_then(|kv| content(&kv).map(|content| (kv, content)));
+        let opened = open(&file, kind).and_then(|kv| content(&kv).map(|content| (kv, content)));
         let (mut kv, found) = match opened {
             Ok(opened) => opened,
             Err(_) if file.is_dead() => {
@@ -110,19 +140,32 @@ fn run(seed: u64, syncs: Syncs) -> Result<usize, String> {
     Ok(in_the_act)
 }
 
-#[test]
-fn what_was_durable_survives() {
+/// Runs all seeds; gives how often the power went in the middle of a call.
+fn survive(kind: Kind) -> usize {
     let asked = std::env::var("NACRE_STORE_CRASHES").ok().and_then(|text| text.parse().ok());
     let seeds = asked.map_or(SEEDS, |crashes: u64| crashes.div_ceil(CRASHES));
-    let in_the_act: usize =
-        (0..seeds).map(|seed| run(seed, Syncs::Done).unwrap_or_else(|error| panic!("{error}"))).sum();
+    (0..seeds).map(|seed| run(seed, kind, Syncs::Done).unwrap_or_else(|error| panic!("{error}"))).sum()
+}
+
+#[test]
+fn what_was_durable_survives() {
+    let in_the_act = survive(Kind::File);
+    assert!(in_the_act > 200, "{in_the_act}");
+}
+
+#[test]
+fn what_was_durable_survives_in_a_region_of_a_device() {
+    let in_the_act = survive(Kind::Region);
     assert!(in_the_act > 200, "{in_the_act}");
 }
 
 #[test]
 fn syncs_that_are_not_done_are_found() {
-    for syncs in [Syncs::Skipped, Syncs::EverySecond] {
-        let found = (0..20).any(|seed| run(seed, syncs).is_err_and(|error| error.starts_with("seed")));
-        assert!(found, "{syncs:?}");
+    for kind in [Kind::File, Kind::Region] {
+        for syncs in [Syncs::Skipped, Syncs::EverySecond] {
+            let found =
+                (0..20).any(|seed| run(seed, kind, syncs).is_err_and(|error| error.starts_with("seed")));
+            assert!(found, "{kind:?} {syncs:?}");
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! An ordered key-value store: atomic batches, durable when the caller says so.
 //!
 //! Holds what is small and never on the path of a write: the monitor's state, a store's metadata. Two
-//! implementations: [`RedbKv`] on a file, [`MemoryKv`] for tests and the simulation, which forgets unsynced
+//! implementations: [`RedbKv`] on a file or in a region of a device ([`RegionFile`]), [`MemoryKv`] for tests and the simulation, which forgets unsynced
 //! batches at a crash. Both pass [`conformance`]. Layer: io; uses files and the wake-up of nacre-env.
 //!
 //! A batch is committed in the call ([`KvStore::commit`]), or in the background ([`KvStore::submit`],
@@ -20,6 +20,7 @@ mod reader;
 mod real_file;
 mod redb_error;
 mod redb_kv;
+mod region;
 #[cfg(test)]
 mod rot;
 mod space;
@@ -29,6 +30,7 @@ mod turn;
 pub use memory::MemoryKv;
 pub use reader::KvReader;
 pub use redb_kv::{KvOptions, RedbKv};
+pub use region::{RegionFile, RegionPlace};
 
 use bytes::Bytes;
 use nacre_env::FileRoom;

@@ -101,7 +101,7 @@ impl RedbKv {
         store.with_table()
     }
 
-    /// Opens the store in the file that `open` gives, an empty one becomes an empty store: for tests and the simulation.
+    /// Opens the store in the file that `open` gives, an empty one becomes an empty store: in a region of a device, and in tests.
     ///
     /// # Errors
     /// [`KvError`].
@@ -160,8 +160,22 @@ impl RedbKv {
         // redb would take an absent file for an empty store to be made.
         std::fs::metadata(path)?;
         add_sums(path)?;
+        Self::compact_at(&Place::Path(path.to_owned()))
+    }
+
+    /// The same of the store in the file that `open` gives.
+    ///
+    /// # Errors
+    /// [`KvError`].
+    pub fn compact_on(
+        open: impl Fn() -> std::io::Result<Arc<dyn File>> + Send + Sync + 'static,
+    ) -> Result<(), KvError> {
+        Self::compact_at(&Place::Given(Box::new(open)))
+    }
+
+    fn compact_at(place: &Place) -> Result<(), KvError> {
         let progress = Arc::new(Progress::new(Background::new()?.shared()));
-        let mut opened = Opened::open(&Place::Path(path.to_owned()), KvOptions::default(), progress)?;
+        let mut opened = Opened::open(place, KvOptions::default(), progress)?;
         opened.database.compact().map_err(|error| match error {
             redb::CompactionError::Storage(error) => opened.explain(error.into()),
             other => KvError::Damaged(other.to_string()),

@@ -1,4 +1,4 @@
-//! `nacre store check`: superblocks, metadata, log, the objects against the allocator, and with `--deep` every block
+//! `nacre store check`: labels of devices, superblocks, metadata, log, the objects against the allocator, and with `--deep` every block
 //! against its checksum.
 
 use crate::target::{Target, id_text, newest_map, pgs};
@@ -6,6 +6,7 @@ use anyhow::Result;
 use clap::Args;
 use nacre_blockstore::{BlockStore, CheckReport, Layout, MountReport, OpenError};
 use nacre_env::Disk;
+use nacre_osd::storage::{DeviceLabel, Stopped};
 use nacre_store::ObjectStore;
 use serde_json::{Value, json};
 use std::process::ExitCode;
@@ -65,18 +66,19 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
 /// Looks at everything without changing a byte.
 pub(crate) fn examine(target: &Target, deep: bool) -> Result<Findings> {
     let mut findings = Findings { problems: Vec::new(), facts: json!({}) };
-    let mut disk = target.device()?;
-    superblocks(disk.as_mut(), &mut findings);
+    let mut stopped = target.stopped()?;
+    labels(&stopped, &mut findings);
+    superblocks(stopped.disk.as_mut(), &mut findings);
     let device = target.device_facts();
     findings.fact("device_when_last_opened", json!(device));
-    let kv = match target.metadata() {
+    let kv = match target.metadata(&stopped) {
         Ok(kv) => kv,
         Err(error) => {
             findings.problem("metadata", format!("{error:#}"));
             return Ok(findings);
         }
     };
-    match nacre_blockstore::bad_metadata(disk.as_mut(), &kv) {
+    match nacre_blockstore::bad_metadata(stopped.disk.as_mut(), &kv) {
         Err(error) => findings.problem("metadata", error.to_string()),
         Ok(bad) => {
             for record in bad {
@@ -86,11 +88,23 @@ pub(crate) fn examine(target: &Target, deep: bool) -> Result<Findings> {
             }
         }
     }
-    drop((disk, kv));
-    if findings.problems.iter().all(|problem| problem["kind"] == "superblock") {
+    drop((stopped, kv));
+    let is_of_copy = |problem: &Value| problem["kind"] == "superblock" || problem["kind"] == "label";
+    if findings.problems.iter().all(is_of_copy) {
         opened(target, deep, &mut findings)?;
     }
     Ok(findings)
+}
+
+/// What the labels of a store on devices say; one copy of each may be damaged, or there would be no store.
+fn labels(stopped: &Stopped, findings: &mut Findings) {
+    let said = |label: &DeviceLabel| format!("{}: {}", label.device().display(), label.label());
+    if !stopped.labels.is_empty() {
+        findings.fact("devices", stopped.labels.iter().map(said).collect());
+    }
+    for complaint in stopped.labels.iter().filter_map(DeviceLabel::complaint) {
+        findings.problem("label", complaint);
+    }
 }
 
 fn superblocks(disk: &mut dyn Disk, findings: &mut Findings) {
@@ -157,6 +171,9 @@ fn print(target: &Target, findings: &Findings) {
     for (name, value) in findings.facts.as_object().into_iter().flatten() {
         match value.as_object() {
             Some(parts) => parts.iter().for_each(|(part, value)| println!("  {part} {}", plain(value))),
+            None if value.is_array() => {
+                value.as_array().into_iter().flatten().for_each(|one| println!("  {name} {}", plain(one)));
+            }
             None => println!("  {name} {}", value.as_str().map_or_else(|| value.to_string(), str::to_owned)),
         }
     }

@@ -1,4 +1,4 @@
-//! `nacre store compact`: the metadata's file gives unused space back.
+//! `nacre store compact`: the metadata's file, or region, gives unused space back.
 
 use crate::target::Target;
 use anyhow::Result;
@@ -31,12 +31,12 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Bytes of the metadata's file before and after.
+/// Bytes that the metadata take before and after.
 pub(crate) fn compact(target: &Target) -> Result<(u64, u64)> {
     // The device's lock keeps the OSD away meanwhile.
-    let _device = target.device()?;
-    let before = target.metadata_bytes()?;
-    drop(target.metadata()?);
-    target.compact_metadata()?;
-    Ok((before, target.metadata_bytes()?))
+    let stopped = target.stopped()?;
+    let before = stopped.metadata.used_bytes()?;
+    drop(target.metadata(&stopped)?);
+    stopped.metadata.compact()?;
+    Ok((before, stopped.metadata.used_bytes()?))
 }

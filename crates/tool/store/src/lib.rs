@@ -8,6 +8,7 @@
 //! | `repair` | repairing what can be repaired without guessing |
 //! | `dump` | what is in it, as JSON |
 //! | `compact` | giving space in the metadata back |
+//! | `devices` | whose a raw device is, and giving it up |
 //! | `stream` | the file of an exported PG |
 //! | `export`, `import` | one PG to and from such a file |
 //! | `recovery` | what it knows of the cluster, for one that has lost its monitors |
@@ -20,6 +21,7 @@
 mod bench;
 mod check;
 mod compact;
+mod devices;
 mod dump;
 mod export;
 mod import;
@@ -49,6 +51,10 @@ pub enum Command {
     Dump(dump::Options),
     /// Give unused space of the metadata back to the file system.
     Compact(compact::Options),
+    /// Say which OSDs devices belong to. Changes nothing.
+    Label(devices::LabelOptions),
+    /// Take a device away from an OSD that is gone for good: what is on it is lost.
+    Wipe(devices::WipeOptions),
     /// Write one PG to a file. Changes nothing in the store.
     Export(export::Options),
     /// Read one PG from a file that export wrote.
@@ -67,6 +73,8 @@ pub fn run(command: &Command) -> Result<ExitCode> {
         Command::Repair(options) => repair::run(options),
         Command::Dump(options) => dump::run(options),
         Command::Compact(options) => compact::run(options),
+        Command::Label(options) => devices::label(options),
+        Command::Wipe(options) => devices::wipe(options),
         Command::Export(options) => export::run(options),
         Command::Import(options) => import::run(options),
         Command::Bench(options) => bench::run(options),

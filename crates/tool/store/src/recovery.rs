@@ -22,7 +22,7 @@ pub struct ControlState {
 /// # Errors
 /// When there is none, or an OSD runs on it; the text says what to do.
 pub fn control_state(folder: &Path) -> Result<ControlState> {
-    if !storage::meta_path(folder).exists() {
+    if !storage::is_made(folder) {
         bail!("{} holds no OSD's store; give folders of OSDs, such as nacre-data/osd.0", folder.display());
     }
     let (store, _) = Target::new(folder.to_owned()).look()?;

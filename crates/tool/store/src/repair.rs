@@ -1,6 +1,6 @@
 //! `nacre store repair`: what can be repaired without guessing.
 //!
-//! - A superblock copy that is not whole is written again from the other.
+//! - A copy of a device's label, or of a superblock, that is not whole is written again from the other.
 //! - Free space is counted anew from the objects; the count is stored when another one was.
 //! - Metadata of objects that cannot be understood is listed, and removed with `--remove-unreadable`: those objects
 //!   are lost on this OSD and must come back from the PG's other copies, by scrub and repair.
@@ -63,14 +63,20 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
 /// Says what was done, a line each.
 pub(crate) fn repair(options: &Options) -> Result<Vec<String>> {
     let mut done = Vec::new();
-    let mut disk = options.target.device()?;
-    for copy in
-        nacre_blockstore::restore_superblocks(disk.as_mut()).context("neither superblock copy is whole")?
+    let mut stopped = options.target.stopped()?;
+    for label in &mut stopped.labels {
+        if let Some(complaint) = label.complaint() {
+            label.repair()?;
+            done.push(format!("{complaint}; wrote it again from the other one"));
+        }
+    }
+    for copy in nacre_blockstore::restore_superblocks(stopped.disk.as_mut())
+        .context("neither superblock copy is whole")?
     {
         done.push(format!("wrote superblock copy {copy} again from the other one"));
     }
-    let mut kv = options.target.metadata()?;
-    let bad = nacre_blockstore::bad_metadata(disk.as_mut(), &kv)?;
+    let mut kv = options.target.metadata(&stopped)?;
+    let bad = nacre_blockstore::bad_metadata(stopped.disk.as_mut(), &kv)?;
     let removable = bad.iter().filter(|record| record.removable).count();
     for record in &bad {
         let flag = match (record.removable, options.remove_unreadable) {
@@ -88,7 +94,7 @@ pub(crate) fn repair(options: &Options) -> Result<Vec<String>> {
     if mendable && nacre_blockstore::recount_free_space(&mut kv)? {
         done.push("counted free space anew from the objects: what was stored was wrong".to_owned());
     }
-    drop((disk, kv));
+    drop((stopped, kv));
     if mendable && !repair_gap(options, &mut done)? {
         return Ok(done);
     }
@@ -113,9 +119,9 @@ fn repair_gap(options: &Options, done: &mut Vec<String>) -> Result<bool> {
         ));
         return Ok(false);
     }
-    let (disk, kv) = (options.target.device()?, Box::new(options.target.metadata()?));
+    let (disk, kv) = options.target.parts()?;
     let keep = nacre_osd::storage::OWN_COLLECTION;
-    let pgs = nacre_blockstore::give_up_groups(disk, kv, StoreOptions::default(), &keep)?;
+    let pgs = nacre_blockstore::give_up_groups(disk, Box::new(kv), StoreOptions::default(), &keep)?;
     done.push(format!("removed {} placement groups: {}", pgs.len(), listed(&pgs)));
     done.push(format!("ended the log before record {}", gap.seq));
     Ok(true)

@@ -2,13 +2,13 @@
 //! a store in use is refused.
 
 use crate::scratch::{ScratchDisk, ScratchKv};
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
 use nacre_blockstore::{BlockStore, MountReport, Options};
 use nacre_buf::{BufList, ByteStr, Bytes};
 use nacre_env::Disk;
-use nacre_kv::{KvError, RedbKv};
-use nacre_osd::storage;
+use nacre_kv::RedbKv;
+use nacre_osd::storage::{self, Stopped};
 use nacre_store::{Completion, ObjectStore};
 use nacre_txn::{FetchFrom, ObjectView, ReadError, StoreToken};
 use nacre_types::{HObject, PgId, SpgId, Uuid};
@@ -35,47 +35,47 @@ impl Target {
         self.folder.display().to_string()
     }
 
-    /// The device, locked.
-    pub(crate) fn device(&self) -> Result<Box<dyn Disk>> {
-        match storage::open_device(&self.folder) {
-            Ok(disk) => Ok(disk),
-            Err(error) if error.is_in_use() => bail!(
-                "{}: the store is in use by a running OSD; stop it first, these commands work on stopped stores",
-                self.shown()
-            ),
+    /// Its devices or files, locked.
+    pub(crate) fn stopped(&self) -> Result<Stopped> {
+        match storage::open_stopped(&self.folder) {
+            Ok(stopped) => Ok(stopped),
+            Err(error) if error.is_in_use() => Err(self.in_use()),
             Err(error) => Err(error.into()),
         }
+    }
+
+    fn in_use(&self) -> anyhow::Error {
+        anyhow!(
+            "{}: the store is in use by a running OSD; stop it first, these commands work on stopped stores",
+            self.shown()
+        )
     }
 
     pub(crate) fn device_facts(&self) -> std::collections::BTreeMap<String, String> {
         storage::device_facts(&self.folder)
     }
 
-    /// The metadata, locked. Never made anew: a store without metadata is damaged, not empty.
-    pub(crate) fn metadata(&self) -> Result<RedbKv> {
-        let path = storage::meta_path(&self.folder);
-        if !path.exists() {
-            bail!("{} is missing: the store's metadata is lost", path.display());
+    /// The metadata of a store, locked. Never made anew: a store without metadata is damaged, not empty.
+    pub(crate) fn metadata(&self, stopped: &Stopped) -> Result<RedbKv> {
+        if !stopped.metadata.exists() {
+            bail!("{} is missing: the store's metadata is lost", stopped.metadata.path().display());
         }
-        match RedbKv::open(&path) {
-            Err(KvError::InUse) => bail!("{}: the store is in use; stop its OSD first", self.shown()),
-            opened => opened.with_context(|| path.display().to_string()),
+        match stopped.metadata.open() {
+            Err(error) if error.is_in_use() => Err(self.in_use()),
+            opened => Ok(opened?),
         }
     }
 
-    pub(crate) fn compact_metadata(&self) -> Result<()> {
-        let path = storage::meta_path(&self.folder);
-        RedbKv::compact(&path).with_context(|| path.display().to_string())
-    }
-
-    pub(crate) fn metadata_bytes(&self) -> Result<u64> {
-        let path = storage::meta_path(&self.folder);
-        Ok(std::fs::metadata(&path).with_context(|| path.display().to_string())?.len())
+    /// Devices and metadata.
+    pub(crate) fn parts(&self) -> Result<(Box<dyn Disk>, RedbKv)> {
+        let stopped = self.stopped()?;
+        let kv = self.metadata(&stopped)?;
+        Ok((stopped.disk, kv))
     }
 
     /// The store, to be changed.
     pub(crate) fn open(&self) -> Result<(BlockStore, MountReport)> {
-        let (disk, kv) = (self.device()?, self.metadata()?);
+        let (disk, kv) = self.parts()?;
         BlockStore::open(disk, Box::new(kv), Options::default()).with_context(|| self.shown())
     }
 
@@ -95,7 +95,7 @@ impl Target {
 
     /// Device and metadata, whose changes stay in memory.
     pub(crate) fn scratch(&self) -> Result<(ScratchDisk, ScratchKv)> {
-        let (disk, kv) = (self.device()?, self.metadata()?);
+        let (disk, kv) = self.parts()?;
         Ok((ScratchDisk::over(disk), ScratchKv::over(Box::new(kv))))
     }
 }

@@ -1,6 +1,7 @@
 //! The commands on real files.
 
 mod content;
+mod devices;
 mod image;
 
 use crate::repair::{self, repair};
@@ -104,7 +105,7 @@ fn rotten_data_is_found_by_a_deep_check_only() {
 #[test]
 fn a_free_map_that_contradicts_the_objects_is_made_anew() {
     let folder = stopped("free-map");
-    let mut kv = folder.target().metadata().expect("the metadata");
+    let mut kv = folder.target().parts().expect("the metadata").1;
     let (key, value) = nacre_kv::KvStore::scan_prefix(&kv, b"f").expect("a healthy file").swap_remove(0);
     let mut wrong = value.to_vec();
     // Behind the envelope, bits of blocks 0 to 32767: the superblocks and the log are none of them.
@@ -169,7 +170,7 @@ fn unreadable_metadata_is_removed_only_when_asked() {
     let number = store.shape(&PG, &content::large()).expect("an object").number;
     drop(store);
     let key = [b"o", &number.to_be_bytes()[..]].concat();
-    let mut kv = folder.target().metadata().expect("the metadata");
+    let mut kv = folder.target().parts().expect("the metadata").1;
     let value = nacre_kv::KvStore::get(&kv, &key).expect("a healthy file").expect("written home");
     let mut batch = nacre_kv::KvBatch::default();
     batch.put(key, value.slice(..value.len() - 5));

@@ -7,7 +7,9 @@ pub mod private;
 mod timex;
 mod unix;
 
-pub use disk::{DriverChoice, EventFd, OpenError, RealDisk, reserve, room, write_back};
+pub use disk::{
+    DeviceView, DriverChoice, EventFd, HeldDevice, OpenError, RealDisk, reserve, room, write_back,
+};
 pub use line_log::LineLog;
 pub use net::RealNet;
 pub use timex::{ClockState, clock_state};

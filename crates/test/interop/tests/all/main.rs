@@ -13,6 +13,7 @@ mod client;
 mod crashes;
 mod dashboard;
 mod device_health;
+mod devices;
 mod doctor;
 mod doctor_exam;
 mod erasure;

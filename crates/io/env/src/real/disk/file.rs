@@ -79,7 +79,9 @@ impl DeviceFile {
         }
         // Of a block device this also keeps file systems and device mappers away.
         let exclusive = if is_device { libc::O_EXCL } else { 0 };
-        let (mut file, direct) = open_direct(path, exclusive).map_err(|source| match source.kind() {
+        let opened =
+            patiently(|| open_direct(path, exclusive), |error| error.kind() == io::ErrorKind::ResourceBusy);
+        let (mut file, direct) = opened.map_err(|source| match source.kind() {
             io::ErrorKind::ResourceBusy => OpenError::InUse { path: path.to_owned() },
             _ => system(source),
         })?;
@@ -136,19 +138,23 @@ impl DeviceFile {
     }
 }
 
-/// Locks the file, waiting for what a killed process left behind.
+/// Tries again for a while what another opener is in the way of: it may be what a killed process left behind.
 ///
 /// Requests that a ring still has under way keep their file open, and so locked, when the process is gone: the kernel
 /// takes a ring down in the background. To wait for the lock is to wait until none of them can reach the disk any more.
-fn lock(file: &File) -> Result<(), TryLockError> {
+fn patiently<T, E>(attempt: impl Fn() -> Result<T, E>, is_busy: impl Fn(&E) -> bool) -> Result<T, E> {
     let step = LOCK_PATIENCE / LOCK_TRIES;
     for _ in 1..LOCK_TRIES {
-        match file.try_lock() {
-            Err(TryLockError::WouldBlock) => std::thread::sleep(step),
+        match attempt() {
+            Err(error) if is_busy(&error) => std::thread::sleep(step),
             done => return done,
         }
     }
-    file.try_lock()
+    attempt()
+}
+
+fn lock(file: &File) -> Result<(), TryLockError> {
+    patiently(|| file.try_lock(), |error| matches!(error, TryLockError::WouldBlock))
 }
 
 fn device_number(metadata: &Metadata, is_device: bool) -> u64 {

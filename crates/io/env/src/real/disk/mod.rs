@@ -3,6 +3,7 @@
 
 mod delay;
 mod file;
+mod held;
 mod identity;
 mod op;
 mod ring;
@@ -10,6 +11,7 @@ mod sys;
 mod threads;
 
 pub use file::OpenError;
+pub use held::{DeviceView, HeldDevice};
 pub use sys::{EventFd, reserve, room, write_back};
 
 use crate::disk::{Disk, DiskCompletion, DiskInfo, DiskTag, Durability, assert_range, assert_write};

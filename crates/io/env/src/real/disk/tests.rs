@@ -1,5 +1,8 @@
-use super::{DriverChoice, OpenError, RealDisk};
-use crate::disk::{BLOCK_BYTES, Disk, DiskError, DiskRequest, DiskTag, Durability, conformance, probe};
+use super::{DriverChoice, HeldDevice, OpenError, RealDisk};
+use crate::File;
+use crate::disk::{
+    BLOCK_BYTES, Disk, DiskError, DiskRequest, DiskTag, Durability, Window, conformance, probe,
+};
 use crate::net::Net;
 use crate::real::RealNet;
 use crate::{Clock, RealClock, disk::blocking};
@@ -227,4 +230,40 @@ fn a_delayed_completion_comes_later_and_wakes_its_owner() {
         }
         assert!(began.elapsed() < 4 * DELAY);
     }
+}
+
+#[test]
+fn a_window_of_a_disk_is_a_disk_and_leaves_the_rest_alone() {
+    let scratch = Scratch::new("window");
+    let block_bytes = BLOCK_BYTES as u64;
+    let size_bytes = conformance::SIZE_BYTES + 2 * block_bytes;
+    let mut disk = RealDisk::create(&scratch.0, size_bytes, DriverChoice::Auto).expect("create");
+    for offset in [0, size_bytes - block_bytes] {
+        blocking::write(&mut disk, offset, block(9).into(), Durability::Durable).expect("write");
+    }
+    drop(disk);
+    let open = || RealDisk::open(&scratch.0, DriverChoice::Auto).expect("open");
+    conformance::run(|| Window::new(open(), block_bytes, conformance::SIZE_BYTES));
+    let mut disk = open();
+    for offset in [0, size_bytes - block_bytes] {
+        assert!(*blocking::read(&mut disk, offset, BLOCK_BYTES).expect("read") == *block(9));
+    }
+}
+
+#[test]
+fn a_view_shows_the_same_device_and_keeps_others_away() {
+    let scratch = Scratch::new("view");
+    drop(RealDisk::create(&scratch.0, 1 << 20, DriverChoice::Auto).expect("create"));
+    let held = HeldDevice::open(&scratch.0).expect("free");
+    let view = held.view().expect("a view");
+    view.write(5000, b"here").expect("there is room");
+    view.sync().expect("a healthy device");
+    assert!(view.write((1 << 20) - 1, b"ab").is_err(), "a device does not grow");
+    let mut disk = held.into_disk(DriverChoice::Auto).expect("a disk");
+    let found = blocking::read(&mut disk, 4096, BLOCK_BYTES).expect("read");
+    assert_eq!(&found[904..908], b"here");
+    drop(disk);
+    assert!(matches!(HeldDevice::open(&scratch.0), Err(OpenError::InUse { .. })));
+    drop(view);
+    HeldDevice::open(&scratch.0).expect("free again");
 }

@@ -1,0 +1,316 @@
+//! Stores on raw devices: made, found again by their labels, given up. In the OSD's folder `block`, `log` and `meta` are links to the devices.
+
+use super::parts::{DeviceLabel, MetadataPlace, Parts};
+use super::{BLOCK_FILE, LOG_FILE, META_FILE, StorageError, file_error, make_store, remove};
+use nacre_blockstore::{Options, SplitDisk};
+use nacre_device::{
+    Claimed, Found, Label, LabelError, LayoutError, Owner, Region, RegionKind, Role, System, claim,
+    data_regions, erase, read_label, single_region, write_label,
+};
+use nacre_env::File;
+use nacre_env::disk::{Disk, Window, blocking};
+use nacre_env::real::{DeviceView, DriverChoice, HeldDevice, RealDisk, private};
+use nacre_kv::{KvError, KvOptions, RedbKv, RegionFile, RegionPlace};
+use nacre_types::{OsdId, Uuid};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// A link to the metadata's device, when they have one of their own.
+const META_DEVICE: &str = "meta";
+/// Bytes of one order to trim a new device.
+const TRIM_BYTES: u64 = 1 << 30;
+/// Who the OSD is; written by whoever made it.
+const IDENTITY_FILE: &str = "fsid";
+
+/// The devices of a new store: block devices, or files that are there already.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Devices {
+    /// For data, and all that has no device of its own.
+    pub data: PathBuf,
+    /// For the log.
+    pub log: Option<PathBuf>,
+    /// For the metadata.
+    pub metadata: Option<PathBuf>,
+    /// Bytes of the metadata's region on the data device, if an operator wants another number than [`nacre_device::metadata_share`].
+    pub metadata_bytes: Option<u64>,
+    /// Takes bytes of no known kind for refuse.
+    pub force: bool,
+}
+
+/// A device that is ours, and what is where on it.
+struct Part {
+    claimed: Claimed,
+    view: Arc<DeviceView>,
+    label: Label,
+}
+
+impl Part {
+    fn new(claimed: Claimed, role: Role, owner: Owner, regions: Vec<Region>) -> Result<Self, StorageError> {
+        let view = Arc::new(claimed.held.view().map_err(file_error(&claimed.name))?);
+        let label = Label { owner, role, device_bytes: claimed.held.size_bytes(), regions };
+        Ok(Self { claimed, view, label })
+    }
+
+    fn to_be_labelled(&self, link: &'static str) -> ToBeLabelled {
+        let (device, label) = (self.claimed.name.clone(), self.label.clone());
+        ToBeLabelled { link, device, label, view: Arc::clone(&self.view) }
+    }
+}
+
+/// What is left to do for a device when the store is made.
+struct ToBeLabelled {
+    /// Name of the link to it.
+    link: &'static str,
+    device: PathBuf,
+    label: Label,
+    view: Arc<DeviceView>,
+}
+
+/// Makes a store on devices that nobody uses, with links to them in `folder`; gives the bytes that it has for objects and log. The
+/// labels come last: what was left without any is taken again by the same command, what has one already must be given up first ([`wipe`]).
+///
+/// # Errors
+/// [`StorageError`].
+pub fn mkfs_on_devices(folder: &Path, owner: Owner, devices: &Devices) -> Result<u64, StorageError> {
+    let Plan { data, log, metadata } = Plan::new(owner, devices)?;
+    let store_bytes = region_of(&data.label, RegionKind::Store, &data.claimed.name)?.length;
+    private::make_folder(folder).map_err(file_error(folder))?;
+    let mut kv = new_metadata(metadata.as_ref().unwrap_or(&data))?;
+    let mut labels = vec![data.to_be_labelled(BLOCK_FILE)];
+    labels.extend(log.as_ref().map(|log| log.to_be_labelled(LOG_FILE)));
+    labels.extend(metadata.as_ref().map(|metadata| metadata.to_be_labelled(META_DEVICE)));
+    let data = new_disk(data, RegionKind::Store)?;
+    let log = log.map(|log| new_disk(log, RegionKind::Log)).transpose()?;
+    make_store(folder, Box::new(data), log.map(|log| Box::new(log) as Box<dyn Disk>), &mut kv, owner.store)?;
+    drop(kv);
+    for name in [BLOCK_FILE, LOG_FILE, META_DEVICE, META_FILE] {
+        remove(&folder.join(name))?;
+    }
+    for ToBeLabelled { link, device, label, view } in labels {
+        write_label(view.as_ref(), &label).map_err(file_error(&device))?;
+        let link = folder.join(link);
+        std::os::unix::fs::symlink(&device, &link).map_err(file_error(&link))?;
+    }
+    Ok(store_bytes)
+}
+
+/// The devices of a store, held, and how they are divided.
+struct Plan {
+    data: Part,
+    log: Option<Part>,
+    metadata: Option<Part>,
+}
+
+impl Plan {
+    fn new(owner: Owner, devices: &Devices) -> Result<Self, StorageError> {
+        refuse_twins(devices)?;
+        let system = System::default();
+        let claim = |path: &PathBuf| claim(&system, path, devices.force);
+        let data = claim(&devices.data)?;
+        let log = devices.log.as_ref().map(claim).transpose()?;
+        let metadata = devices.metadata.as_ref().map(claim).transpose()?;
+        let on_data = metadata.is_none().then_some(devices.metadata_bytes);
+        let regions = data_regions(data.held.size_bytes(), on_data).map_err(layout_error(&data))?;
+        let store_bytes = regions.last().map_or(0, |store| store.length);
+        let log_bytes_max = SplitDisk::HEAD_BYTES + Options::default().wal_bytes(store_bytes);
+        let single = |claimed: Claimed, role, kind, bytes_max| {
+            let region = single_region(claimed.held.size_bytes(), kind, bytes_max);
+            let region = region.map_err(layout_error(&claimed))?;
+            Part::new(claimed, role, owner, vec![region])
+        };
+        let log = log.map(|log| single(log, Role::Log, RegionKind::Log, log_bytes_max));
+        let metadata = metadata.map(|one| single(one, Role::Metadata, RegionKind::Metadata, u64::MAX));
+        let data = Part::new(data, Role::Data, owner, regions)?;
+        Ok(Self { data, log: log.transpose()?, metadata: metadata.transpose()? })
+    }
+}
+
+fn layout_error(claimed: &Claimed) -> impl FnOnce(LayoutError) -> StorageError + use<> {
+    let path = claimed.name.clone();
+    move |source| StorageError::Layout { path, source }
+}
+
+/// A device that is given twice would be refused as one in use; this says why.
+fn refuse_twins(devices: &Devices) -> Result<(), StorageError> {
+    let all = [Some(&devices.data), devices.log.as_ref(), devices.metadata.as_ref()];
+    let mut seen: Vec<PathBuf> = Vec::new();
+    for path in all.into_iter().flatten() {
+        let real = path.canonicalize().map_err(file_error(path))?;
+        if seen.contains(&real) {
+            return Err(StorageError::Twice { path: real });
+        }
+        seen.push(real);
+    }
+    Ok(())
+}
+
+fn region_of(label: &Label, kind: RegionKind, link: &Path) -> Result<Region, StorageError> {
+    let missing = || StorageError::NoRegion { path: link.to_owned(), kind };
+    label.region(kind).ok_or_else(missing)
+}
+
+fn place_of(label: &Label, link: &Path) -> Result<RegionPlace, StorageError> {
+    let Region { offset, length, .. } = region_of(label, RegionKind::Metadata, link)?;
+    Ok(RegionPlace { offset, length, owner: label.owner.store.0 })
+}
+
+fn new_metadata(part: &Part) -> Result<RedbKv, StorageError> {
+    let path = &part.claimed.name;
+    let place = place_of(&part.label, path)?;
+    let device = Arc::clone(&part.view) as Arc<dyn File>;
+    let file = Arc::new(RegionFile::create(device, place).map_err(file_error(path))?);
+    let open = move || Ok(Arc::clone(&file) as Arc<dyn File>);
+    RedbKv::open_on(open, KvOptions::default())
+        .map_err(|source| StorageError::Meta { path: path.clone(), source })
+}
+
+/// The region of a kind as a disk, trimmed: a flash drive need not keep what was there.
+fn new_disk(part: Part, kind: RegionKind) -> Result<Window<RealDisk>, StorageError> {
+    let Part { claimed: Claimed { held, name }, label, .. } = part;
+    let region = region_of(&label, kind, &name)?;
+    let disk = held
+        .into_disk(DriverChoice::Auto)
+        .map_err(|source| StorageError::Disk { path: name.clone(), source })?;
+    let mut disk = Window::new(disk, region.offset, region.length);
+    let mut at = 0;
+    while at < region.length {
+        let length = TRIM_BYTES.min(region.length - at);
+        blocking::discard(&mut disk, at, length)
+            .map_err(|source| StorageError::Block { path: name.clone(), source: source.into() })?;
+        at += length;
+    }
+    Ok(disk)
+}
+
+/// A device behind a link, and what its label says.
+struct Linked {
+    link: PathBuf,
+    held: HeldDevice,
+    view: Arc<DeviceView>,
+    found: Found,
+}
+
+impl Linked {
+    fn open(folder: &Path, name: &str) -> Result<Self, StorageError> {
+        let link = folder.join(name);
+        let held =
+            HeldDevice::open(&link).map_err(|source| StorageError::Disk { path: link.clone(), source })?;
+        let view = Arc::new(held.view().map_err(file_error(&link))?);
+        let found = read_label(view.as_ref(), held.size_bytes())
+            .map_err(|source| StorageError::Label { path: link.clone(), source })?;
+        Ok(Self { link, held, view, found })
+    }
+
+    /// Refuses a device of another OSD, of an earlier store of this one, or in another role.
+    fn check(&self, role: Role, fits: impl Fn(&Owner) -> bool, expected: String) -> Result<(), StorageError> {
+        if self.found.label.role == role && fits(&self.found.label.owner) {
+            return Ok(());
+        }
+        let device = self.link.canonicalize().unwrap_or_default();
+        let found = self.found.label.to_string();
+        Err(StorageError::Foreign { link: self.link.clone(), device, found, expected })
+    }
+
+    fn label(&self) -> DeviceLabel {
+        DeviceLabel { link: self.link.clone(), found: self.found.clone(), view: Arc::clone(&self.view) }
+    }
+
+    fn into_disk(self, kind: RegionKind) -> Result<Window<RealDisk>, StorageError> {
+        let region = region_of(&self.found.label, kind, &self.link)?;
+        let path = self.link;
+        let disk = self.held.into_disk(DriverChoice::Auto);
+        let disk = disk.map_err(|source| StorageError::Disk { path, source })?;
+        Ok(Window::new(disk, region.offset, region.length))
+    }
+}
+
+/// Opens the devices of the store in `folder`; `None` when its data lie in a file, or on a device without a label as an operator may have
+/// linked it.
+pub(super) fn open_labelled(folder: &Path) -> Result<Option<Parts>, StorageError> {
+    let has_metadata_file = folder.join(META_FILE).symlink_metadata().is_ok();
+    let is_link = folder.join(BLOCK_FILE).symlink_metadata().is_ok_and(|found| found.is_symlink());
+    if has_metadata_file || !is_link {
+        return Ok(None);
+    }
+    let uuid = identity(folder)?;
+    let data = Linked::open(folder, BLOCK_FILE)?;
+    let expected = format!("the data device of the OSD with uuid {uuid}, of which this is the folder");
+    data.check(Role::Data, |owner| owner.osd_uuid == uuid, expected)?;
+    let owner = data.found.label.owner;
+    let other = |name: &str, role: Role| -> Result<Option<Linked>, StorageError> {
+        // A link to nowhere is an error, not a store without such a device.
+        if folder.join(name).symlink_metadata().is_err() {
+            return Ok(None);
+        }
+        let linked = Linked::open(folder, name)?;
+        let Owner { osd, store, .. } = owner;
+        let expected = format!("the {role} device of osd.{osd} (uuid {uuid}, store {store})");
+        linked.check(role, |found| *found == owner, expected)?;
+        Ok(Some(linked))
+    };
+    let log = other(LOG_FILE, Role::Log)?;
+    let metadata = other(META_DEVICE, Role::Metadata)?;
+    let labels = [Some(&data), log.as_ref(), metadata.as_ref()].into_iter().flatten().map(Linked::label);
+    let labels = labels.collect();
+    let place = metadata_place(metadata.as_ref().unwrap_or(&data))?;
+    let metadata_disks = metadata.map_or_else(BTreeMap::new, |linked| linked.held.disks());
+    let data = data.into_disk(RegionKind::Store)?;
+    let log = log.map(|log| log.into_disk(RegionKind::Log)).transpose()?;
+    Ok(Some(Parts { data, log, metadata: place, labels, metadata_disks }))
+}
+
+fn identity(folder: &Path) -> Result<Uuid, StorageError> {
+    let path = folder.join(IDENTITY_FILE);
+    let text = std::fs::read_to_string(&path).map_err(file_error(&path))?;
+    Uuid::parse(text.trim()).ok_or(StorageError::NoIdentity { path })
+}
+
+fn metadata_place(linked: &Linked) -> Result<MetadataPlace, StorageError> {
+    let device = linked.link.clone();
+    let place = place_of(&linked.found.label, &device)?;
+    let file = RegionFile::open(Arc::clone(&linked.view) as Arc<dyn File>, place)
+        .map_err(|error| StorageError::Meta { path: device.clone(), source: of_region(error) })?;
+    Ok(MetadataPlace::Region { device, file: Arc::new(file) })
+}
+
+fn of_region(error: std::io::Error) -> KvError {
+    match error.kind() {
+        std::io::ErrorKind::InvalidData => KvError::Damaged(error.to_string()),
+        _ => error.into(),
+    }
+}
+
+/// What the label of a device says, of one that no OSD runs on.
+///
+/// # Errors
+/// [`StorageError`].
+pub fn label_of(path: &Path) -> Result<Label, StorageError> {
+    Ok(held_label(path)?.1)
+}
+
+fn held_label(path: &Path) -> Result<(DeviceView, Label), StorageError> {
+    let held =
+        HeldDevice::open(path).map_err(|source| StorageError::Disk { path: path.to_owned(), source })?;
+    let view = held.view().map_err(file_error(path))?;
+    match read_label(&view, held.size_bytes()) {
+        Ok(found) => Ok((view, found.label)),
+        Err(LabelError::Differ { first, .. }) => Ok((view, *first)),
+        Err(source) => Err(StorageError::Label { path: path.to_owned(), source }),
+    }
+}
+
+/// Takes a device away from the OSD with this number, which does not run and is gone for good: what is on it is lost.
+///
+/// # Errors
+/// [`StorageError`]; when it is another OSD's, or nobody's, it stays as it is.
+pub fn wipe(path: &Path, osd: OsdId) -> Result<Label, StorageError> {
+    let (view, label) = held_label(path)?;
+    if label.owner.osd != osd {
+        let expected = format!("a device of osd.{osd}");
+        let (link, device) = (path.to_owned(), path.canonicalize().unwrap_or_default());
+        return Err(StorageError::Foreign { link, device, found: label.to_string(), expected });
+    }
+    erase(&view, &label).map_err(file_error(path))?;
+    Ok(label)
+}

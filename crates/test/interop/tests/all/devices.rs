@@ -1,0 +1,231 @@
+//! OSDs on raw devices: loop devices over sparse files, made, filled, killed, started again, confused with each other, given up.
+
+use nacre_interop::{Cluster, Scratch, Shell};
+use std::path::PathBuf;
+use std::process::Command;
+
+/// Loop devices of a test, and a place where one may be mounted; all of it goes with this, whatever became of the test.
+struct Loops {
+    folder: Scratch,
+    devices: Vec<String>,
+}
+
+impl Loops {
+    /// # Errors
+    /// Why this machine, or this user, has no loop devices.
+    fn new() -> Result<Self, String> {
+        let mut loops = Self { folder: Scratch::new(), devices: Vec::new() };
+        loops.attach("probe", 1, 512).map_err(|why| format!("no loop devices here: {why}"))?;
+        Ok(loops)
+    }
+
+    /// A device of so many MiB and half a block, with this logical block size.
+    fn attach(&mut self, name: &str, mib: u64, block_bytes: u64) -> Result<String, String> {
+        let path = self.folder.path().join(name);
+        let file = std::fs::File::create(&path).map_err(|error| error.to_string())?;
+        let rest = if block_bytes == 512 { 2048 } else { 0 };
+        file.set_len((mib << 20) + rest).map_err(|error| error.to_string())?;
+        let output = Command::new("losetup")
+            .args(["--find", "--show", "--sector-size", &block_bytes.to_string()])
+            .arg(&path)
+            .output();
+        let output = output.map_err(|error| error.to_string())?;
+        if !output.status.success() {
+            return Err(String::from_utf8_lossy(&output.stderr).trim().to_owned());
+        }
+        let device = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+        self.devices.push(device.clone());
+        Ok(device)
+    }
+
+    fn mount_point(&self) -> PathBuf {
+        self.folder.path().join("mnt")
+    }
+}
+
+impl Drop for Loops {
+    fn drop(&mut self) {
+        // What is not there any more need not go.
+        let _outcome = Command::new("umount").arg(self.mount_point()).output();
+        for device in &self.devices {
+            let _outcome = Command::new("losetup").args(["-d", device]).output();
+        }
+    }
+}
+
+/// The OSDs that a test has started beside its cluster's: they end with this.
+struct Started(PathBuf);
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        for id in [1, 2] {
+            let pid = std::fs::read_to_string(self.0.join(format!("osd.{id}.pid"))).unwrap_or_default();
+            if let Ok(pid) = pid.trim().parse::<u32>() {
+                let _gone = Command::new("kill").args(["-9", &pid.to_string()]).output();
+            }
+        }
+    }
+}
+
+/// Begins each script: an OSD of a number is made with an order of the cluster, started, and looked for.
+const HANDS: &str = r#"
+    make() {
+        id=$1; shift; uuid=$(uuidgen); key=$(ceph-authtool --gen-print-key)
+        [ $(echo "{\"cephx_secret\": \"$key\"}" | ceph osd new $uuid $id -i -) = $id ]
+        $NACRE osd --dir $DIR --id $id --mkfs --uuid $uuid --key $key "$@"
+    }
+    mkfs() { $NACRE osd --dir $DIR --id 9 --mkfs "$@"; }
+    refused() { if "$@" > out 2>&1; then echo "should have failed: $*" >&2; exit 1; fi; }
+    start() { setsid $NACRE osd --dir $DIR --id $1 --listen 127.0.0.1 >> $DIR/log/osd.$1.log 2>&1 < /dev/null & }
+    up() { for try in $(seq 200); do [ $(ceph osd stat -f json | jq .num_up_osds) = $1 ] && return; sleep 0.1; done; ceph -s; return 1; }
+    gone() { for try in $(seq 200); do [ -e /proc/$1 ] || return 0; sleep 0.1; done; return 1; }
+    stop() { pid=$(cat $DIR/run/osd.$2.pid); kill -$1 $pid; gone $pid; }
+    clean() {
+        for try in $(seq 200); do
+            ceph status -f json | jq -e '.pgmap.pgs_by_state | map(.state_name) == ["active+clean"]' > /dev/null && return
+            sleep 0.1
+        done; ceph -s; return 1
+    }
+    said() { grep -qF "$1" out || { cat out; return 1; }; }
+"#;
+
+fn sh(shell: &Shell, script: &str) -> String {
+    shell.within(60).sh(&[HANDS, script].concat())
+}
+
+/// What the parts of the test share; things end in this order.
+struct Raw {
+    shell: Shell,
+    _started: Started,
+    _cluster: Cluster,
+    _loops: Loops,
+}
+
+/// A cluster with one OSD on a file, osd.1 on three devices, and osd.2 on one with sectors of 4 KiB; the last device is free.
+fn raw() -> Result<Raw, String> {
+    let mut loops = Loops::new()?;
+    let cluster = Cluster::start_processes(1).ok_or("the cluster is not ours")?;
+    let mut attach =
+        |name: &str, mib, block_bytes| loops.attach(name, mib, block_bytes).expect("a loop device");
+    let (data, log, meta) = (attach("data", 2048, 512), attach("log", 200, 512), attach("meta", 512, 512));
+    let (alone, other) = (attach("alone", 1536, 4096), attach("other", 1024, 512));
+    let shell = cluster.shell().with("D", &data).with("L", &log).with("M", &meta).with("ALONE", &alone);
+    let started = Started(shell.folder().join("cluster/run"));
+    let shell = shell.with("OTHER", &other).with("MNT", loops.mount_point().display());
+
+    make_osds(&shell);
+    Ok(Raw { shell, _started: started, _cluster: cluster, _loops: loops })
+}
+
+fn make_osds(shell: &Shell) {
+    sh(
+        shell,
+        r#"
+        refused make 1 --device $D --wal-device $D; said "is given twice"; ceph osd purge-new 1 --yes-i-really-mean-it
+        make 1 --device $D --wal-device $L --meta-device $M
+        make 2 --device $ALONE
+        [ -L $DIR/osd.1/block ] && [ -L $DIR/osd.1/log ] && [ -L $DIR/osd.1/meta ] && [ ! -e $DIR/osd.1/meta.redb ]
+        [ -L $DIR/osd.2/block ] && [ ! -e $DIR/osd.2/meta ] && [ ! -e $DIR/osd.2/meta.redb ]
+        refused mkfs --device $M; said "is the metadata device of osd.1"
+        start 1; start 2; up 3
+        ceph osd metadata 1 -f json | jq -e --arg node $D --arg log $L --arg meta $M --arg bytes $((2048 << 20)) '
+            .nacre_bdev_access_mode == "blk" and .nacre_bdev_size == $bytes and .nacre_bdev_dev_node == $node
+            and .nacre_log_dev_node == $log and .nacre_meta_dev_node == $meta and .nacre_meta_apart == "1"
+            and (.devices | split(",") | length) == 3 and ("/dev/" + (.devices | split(",")[0]) | startswith("/dev/loop"))'
+        ceph osd metadata 2 -f json | jq -e --arg node $ALONE '
+            .nacre_bdev_dev_node == $node and .nacre_meta_apart == "0" and (.nacre_meta_size | tonumber) > 190000000
+            and .nacre_bdev_block_size == "4096"'
+        # What a device has for objects: all but labels, log and metadata, and 256 MiB that an OSD of any kind keeps free.
+        size() { ceph osd df -f json | jq ".nodes[] | select(.id == $1) | .kb / 1024 | floor"; }
+        for try in $(seq 100); do [ "$(size 1)" -gt 0 ] && [ "$(size 2)" -gt 0 ] && break; sleep 0.1; done
+        [ $(size 1) -gt 1785 ] && [ $(size 1) -lt 1792 ] || { size 1; false; }
+        [ $(size 2) -gt 995 ] && [ $(size 2) -lt 1005 ] || { size 2; false; }"#,
+    );
+}
+
+/// What is durable is there after kill -9.
+fn kill_both(shell: &Shell) {
+    sh(
+        shell,
+        r#"
+        ceph osd pool create raw 8; ceph osd pool set raw size 3
+        # It waits for a while: what a killed OSD left under way holds a device, too.
+        refused mkfs --device $ALONE; said "in use by another process"; clean
+        head -c 300000 /dev/urandom > in; head -c 3000 /dev/urandom > small
+        for n in $(seq 12); do rados -p raw put large$n in; rados -p raw put small$n small; done
+        rados -p raw setomapval small1 key value
+        stop KILL 1; stop KILL 2; start 1; start 2; up 3; clean
+        for n in $(seq 12); do rados -p raw get large$n out; cmp in out; rados -p raw get small$n out; cmp small out; done
+        rados -p raw getomapval small1 key | grep -q value
+        for n in $(seq 12); do rados -p raw put large$n small; rados -p raw put more$n in; done
+        stop KILL 2; start 2; up 3; stop TERM 1; stop TERM 2
+        for id in 1 2; do $NACRE store check --deep $DIR/osd.$id > out || { cat out; false; }; done
+        $NACRE store compact $DIR/osd.2; $NACRE store dump $DIR/osd.2 > /dev/null"#,
+    );
+}
+
+/// Devices that changed their names, and labels that are damaged.
+fn confuse(shell: &Shell) {
+    sh(
+        shell,
+        r#"
+        mv $DIR/osd.1/block b1; mv $DIR/osd.2/block $DIR/osd.1/block; mv b1 $DIR/osd.2/block
+        for id in 1 2; do
+            refused $NACRE osd --dir $DIR --id $id
+            said "which is the data device of osd.$((3 - id))"; said "expected was the data device of the OSD with uuid $(cat $DIR/osd.$id/fsid)"
+        done
+        refused $NACRE store check $DIR/osd.1; said "which is the data device of osd.2"
+        mv $DIR/osd.1/block b1; mv $DIR/osd.2/block $DIR/osd.1/block; mv b1 $DIR/osd.2/block
+        mv $DIR/osd.1/log l1; mv $DIR/osd.1/meta $DIR/osd.1/log; mv l1 $DIR/osd.1/meta
+        refused $NACRE osd --dir $DIR --id 1; said "expected was the log device of osd.1"
+        mv $DIR/osd.1/log l1; mv $DIR/osd.1/meta $DIR/osd.1/log; mv l1 $DIR/osd.1/meta
+
+        spoil() { dd if=/dev/urandom of=$1 bs=4096 count=1 seek=$2 conv=notrunc status=none; }
+        spoil $ALONE 0; refused $NACRE store check $DIR/osd.2; said "the copy of the label in the first block is damaged"
+        $NACRE store repair $DIR/osd.2 > out; said "wrote it again from the other one"; $NACRE store check $DIR/osd.2
+        last=$(($(blockdev --getsize64 $D) / 4096 - 1))
+        spoil $D $last; start 1; up 2; grep -q "in the last block is damaged" $DIR/log/osd.1.log
+        stop TERM 1; $NACRE store check $DIR/osd.1
+        dd if=$D of=first bs=4096 count=1 status=none; spoil $D 0; spoil $D $last
+        refused $NACRE osd --dir $DIR --id 1; said "no label of an OSD in its first block or its last one"
+        dd if=first of=$D bs=4096 status=none; $NACRE store repair $DIR/osd.1; start 1; start 2; up 3; clean
+        for n in $(seq 12); do rados -p raw get more$n out; cmp in out; done"#,
+    );
+}
+
+/// What holds something is not taken, and a device is given up only by name.
+fn refuse(shell: &Shell) {
+    sh(
+        shell,
+        r#"
+        stop TERM 1; stop TERM 2
+        refused mkfs --device $D; said "is the data device of osd.1"; said "nacre store wipe"
+        refused mkfs --device $D --force; said "is the data device of osd.1"
+        mkfs.ext4 -q $OTHER; refused mkfs --device $OTHER --force; said "ext4"; said "wipefs -a $OTHER"
+        mkdir $MNT; mount $OTHER $MNT; refused mkfs --device $OTHER; said "it is mounted at $MNT"; umount $MNT
+        put() { dd of=$OTHER bs=512 seek=$1 conv=notrunc,sync status=none; }
+        wipefs -q -a $OTHER; blkdiscard -z -o 0 -l 1048576 $OTHER; echo -n 'EFI PART' | put 1
+        refused mkfs --device $OTHER --force; said "a GPT partition table (signature at byte 512)"
+        echo something | put 3; : | dd of=$OTHER if=/dev/zero bs=512 seek=1 count=1 conv=notrunc status=none
+        refused mkfs --device $OTHER; said "is not empty: there is something at byte 1536"
+        mkfs --device $OTHER --force; [ -L $DIR/osd.9/block ]
+        refused mkfs --device $D; said "holds an OSD"
+        $NACRE store label $D $L $M > out; said "$L: the log device of osd.1"
+        refused $NACRE store wipe $D --osd 2; said "expected was a device of osd.2"
+        for device in $D $L $M; do $NACRE store wipe $device --osd 1; done
+        refused $NACRE store label $D; said "no label of an OSD"
+        rm -r $DIR/osd.1; ceph osd purge 1 --force --yes-i-really-mean-it; make 1 --device $D --meta-size 256M; start 1; up 2
+        ceph osd metadata 1 -f json | jq -e '(.nacre_meta_size | tonumber) > 255000000 and (.nacre_meta_size | tonumber) <= 268435456'"#,
+    );
+}
+
+#[test]
+fn osds_live_on_raw_devices() {
+    let raw = match raw() {
+        Ok(raw) => raw,
+        Err(why) => return eprintln!("skipped: {why}"),
+    };
+    for part in [kill_both, confuse, refuse] {
+        part(&raw.shell);
+    }
+}
