@@ -140,6 +140,25 @@ pub enum StorageError {
         /// The file that should have one.
         path: PathBuf,
     },
+    /// Somebody else has put something on a device of the OSD.
+    #[error(
+        "{link} leads to {label}, and {what} is on that device now: if it belongs to somebody else, take the link away; if nobody needs what \
+         was put there, clear its signature (`wipefs`), and `nacre store repair` mends the label"
+    )]
+    TakenOver {
+        /// Link in the OSD's folder.
+        link: PathBuf,
+        /// What is on it.
+        what: &'static str,
+        /// What its label says.
+        label: String,
+    },
+    /// Something of no known kind is in the place of a label.
+    #[error("{complaint}; if nobody else uses the device now, `nacre store repair` writes the label again")]
+    Overwritten {
+        /// Which copy of which label.
+        complaint: String,
+    },
     /// What the files hold is no store, or damaged.
     #[error("{path}: {source}")]
     Block {
@@ -330,9 +349,14 @@ pub(crate) fn open(config: &StoreConfig, net: &RealNet) -> Result<Box<dyn Object
     let block = folder.join(BLOCK_FILE);
     let mut parts = open_parts(folder)?;
     for label in &mut parts.labels {
-        if let Some(complaint) = label.complaint() {
-            tracing::warn!(complaint, "it is written again from the other copy");
-            label.repair()?;
+        let Some(complaint) = label.complaint() else { continue };
+        if label.is_overwritten() {
+            return Err(StorageError::Overwritten { complaint });
+        }
+        tracing::warn!(complaint, "it is written again from the other copy");
+        // The other one is enough.
+        if let Err(error) = label.repair() {
+            tracing::warn!(%error, "the label cannot be written: the device may be about to fail");
         }
     }
     for disk in [Some(&parts.data), parts.log.as_ref()].into_iter().flatten() {

@@ -108,17 +108,27 @@ pub fn claim(system: &System, path: &Path, force: bool) -> Result<Claimed, Refus
         Content::Unknown(at) if !force => return Err(Refusal::Unknown { path: path.to_owned(), at }),
         Content::Unknown(_) | Content::Nothing => (),
     }
-    match blkid(path) {
+    match blkid(path).map_err(failed)? {
         Some(what) => Err(known(what)),
         None => Ok(Claimed { held, name }),
     }
 }
 
 /// What `blkid` finds, where it is installed.
-fn blkid(path: &Path) -> Option<String> {
-    let ask = |program: &&str| Command::new(program).args(["-p", "-o", "export"]).arg(path).output().ok();
-    let output = BLKID.iter().find_map(ask)?;
-    kind_of(&String::from_utf8_lossy(&output.stdout))
+fn blkid(path: &Path) -> io::Result<Option<String>> {
+    let ask =
+        |program: &&str| Command::new(program).args(["-p", "-o", "export", "--"]).arg(path).output().ok();
+    let Some(output) = BLKID.iter().find_map(ask) else { return Ok(None) };
+    match output.status.code() {
+        Some(0) => Ok(kind_of(&String::from_utf8_lossy(&output.stdout))),
+        // It knows nothing that is there.
+        Some(2) => Ok(None),
+        // 8: of several things it does not know which; others: it failed.
+        _ => Err(io::Error::other(format!(
+            "blkid -p cannot tell what is on it ({}); clear it with `wipefs -a` if nobody needs it",
+            output.status
+        ))),
+    }
 }
 
 /// The kind of content that a device has, by `blkid -p -o export`.

@@ -3,7 +3,7 @@
 //!
 //! Source of the magic numbers: the formats' own headers, as libblkid of util-linux lists them (`libblkid/src/superblocks`).
 
-use crate::label::{Label, LabelError, read_label};
+use crate::label::{Found, Label, LabelCopy, LabelError, read_label};
 use nacre_env::File;
 use std::io;
 
@@ -18,6 +18,8 @@ const BLANK_BYTES: usize = 64 << 10;
 type Magic = (&'static str, usize, &'static [u8]);
 
 const MD: &[u8] = &[0xfc, 0x4e, 0x2b, 0xa9];
+const BCACHEFS: &[u8] =
+    &[0xc6, 0x85, 0x73, 0xf6, 0x66, 0xce, 0x90, 0xa9, 0xd9, 0x6a, 0x60, 0xcf, 0x80, 0x3d, 0xf7, 0xef];
 const BCACHE: &[u8] =
     &[0xc6, 0x85, 0x73, 0xf6, 0x4e, 0x1a, 0x45, 0xca, 0x82, 0x65, 0xf5, 0x7f, 0x48, 0xba, 0x6d, 0x81];
 const ZFS: [[u8; 8]; 2] = [[0x0c, 0xb1, 0xba, 0, 0, 0, 0, 0], [0, 0, 0, 0, 0, 0xba, 0xb1, 0x0c]];
@@ -25,7 +27,7 @@ const ZFS: [[u8; 8]; 2] = [[0x0c, 0xb1, 0xba, 0, 0, 0, 0, 0], [0, 0, 0, 0, 0, 0x
 const ZFS_AT: std::ops::Range<usize> = 128 << 10..256 << 10;
 
 /// From the beginning of the device. A boot sector comes last: file systems have one, too.
-const AT_START: [Magic; 31] = [
+const AT_START: [Magic; 41] = [
     ("a store of Nacre without a label", 0, b"NacreBLK"),
     ("an OSD of Ceph (BlueStore)", 0, b"bluestore block device"),
     ("LVM", 0, b"LABELONE"),
@@ -37,6 +39,16 @@ const AT_START: [Magic; 31] = [
     ("a member of an MD array", 0, MD),
     ("a member of an MD array", 4096, MD),
     ("bcache", 4096 + 24, BCACHE),
+    ("a bcachefs file system", 4096 + 24, BCACHEFS),
+    ("a Stratis device", 512, b"!Stra0tis\x86\xff\x02^Arh"),
+    ("a VDO volume", 0, b"dmvdo001"),
+    ("a BitLocker volume", 3, b"-FVE-FS-"),
+    ("an HFS+ file system", 1024, b"H+\x00\x04"),
+    ("an APFS container", 32, b"NXSB"),
+    ("a NILFS2 file system", 1030, b"\x34\x34"),
+    ("an EROFS file system", 1024, b"\xe2\xe1\xf5\xe0"),
+    ("a qcow2 image", 0, b"QFI\xfb"),
+    ("a redb database", 0, b"redb"),
     ("an ext2, ext3 or ext4 file system", 1080, b"\x53\xef"),
     ("an XFS file system", 0, b"XFSB"),
     ("a Btrfs file system", 0x1_0040, b"_BHRfS_M"),
@@ -74,6 +86,30 @@ pub enum Content {
     Unknown(u64),
 }
 
+/// Where regions begin: what is of ours there has lost its label.
+const REGIONS_AT: u64 = 1 << 20;
+/// How all that is of ours begins.
+const OURS: &[u8] = b"Nacre";
+
+/// Something of somebody else on a device of ours: what is known at the beginning, where an OSD writes nothing but its label, or a partition
+/// table's copy in the place of the last label. `None` when there is nothing.
+///
+/// # Errors
+/// What the device says.
+pub fn foreign(device: &dyn File, device_bytes: u64, found: &Found) -> io::Result<Option<&'static str>> {
+    let block = 4096.min(device_bytes);
+    let mut head = read(device, 0, HEAD_BYTES.min(device_bytes))?;
+    let mut end = read(device, device_bytes - block, block)?;
+    let damaged = found.damaged.as_ref().map(|(copy, _)| *copy);
+    if damaged != Some(LabelCopy::First) {
+        head.iter_mut().take(4096).for_each(|byte| *byte = 0);
+    }
+    if damaged != Some(LabelCopy::Last) {
+        end.fill(0);
+    }
+    Ok(known(&head, &end, device_bytes).map(|(what, _)| what))
+}
+
 /// Looks at a device of `device_bytes`, which are whole blocks.
 ///
 /// # Errors
@@ -95,7 +131,9 @@ pub fn content(device: &dyn File, device_bytes: u64) -> io::Result<Content> {
     let in_head = head.iter().take(BLANK_BYTES).position(is_used).map(|at| at as u64);
     let skip = tail.len().saturating_sub(BLANK_BYTES);
     let in_tail = || tail.iter().skip(skip).position(is_used).map(|at| tail_at + (skip + at) as u64);
-    Ok(in_head.or_else(in_tail).map_or(Content::Nothing, Content::Unknown))
+    let is_ours = device_bytes > 2 * REGIONS_AT && read(device, REGIONS_AT, 8)?.starts_with(OURS);
+    let ours = is_ours.then_some(REGIONS_AT);
+    Ok(in_head.or_else(in_tail).or(ours).map_or(Content::Nothing, Content::Unknown))
 }
 
 fn read(device: &dyn File, offset: u64, length: u64) -> io::Result<Vec<u8>> {
@@ -180,6 +218,40 @@ mod tests {
         let small = SimFile::new(2).open();
         small.set_length(4096).expect("room");
         assert_eq!(content(&small, 4096).expect("a healthy device"), Content::Nothing);
+    }
+
+    /// As when a device has grown and its first block is gone.
+    #[test]
+    fn a_store_without_its_label_is_not_nothing() {
+        let file = device();
+        file.write(REGIONS_AT, b"NacreREG").expect("there");
+        assert_eq!(found(&file), Content::Unknown(REGIONS_AT));
+    }
+
+    #[test]
+    fn what_somebody_puts_on_a_device_of_ours_is_found() {
+        let file = device();
+        let id = Uuid([2; 16]);
+        let owner = Owner { cluster: id, osd: 3, osd_uuid: id, store: id };
+        let regions = vec![Region { kind: RegionKind::Log, offset: 4096, length: 8192 }];
+        let label = Label { owner, role: Role::Log, device_bytes: DEVICE_BYTES, regions };
+        let put = |at: u64, bytes: &[u8]| {
+            write_label(&file, &label).expect("a healthy device");
+            file.write(at, bytes).expect("there");
+            let label = read_label(&file, DEVICE_BYTES).expect("one copy is whole");
+            let what = foreign(&file, DEVICE_BYTES, &label).expect("a healthy device");
+            file.write(at, &vec![0; bytes.len()]).expect("there");
+            (what, label.is_overwritten)
+        };
+        let mut boot = [0; 512];
+        boot[510..].copy_from_slice(b"\x55\xaa");
+        assert_eq!(put(0, &boot), (Some("a partition table or boot sector"), true));
+        assert_eq!(put(4096, MD), (Some("a member of an MD array"), false));
+        let mut table = [0; 4096];
+        table[3584..].get_mut(..8).expect("room").copy_from_slice(b"EFI PART");
+        assert_eq!(put(DEVICE_BYTES - 4096, &table), (Some("a GPT partition table"), true));
+        assert_eq!(put(0, &[0; 4096]), (None, false), "zeros are nobody's");
+        assert_eq!(put(0, &[7; 4096]), (None, true), "of no known kind");
     }
 
     #[test]

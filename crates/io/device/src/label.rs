@@ -155,6 +155,8 @@ pub struct Found {
     pub label: Label,
     /// The copy that is not whole, if one is not, and what is wrong with it.
     pub damaged: Option<(LabelCopy, String)>,
+    /// Something that is not ours is in its place: somebody else may use the device now.
+    pub is_overwritten: bool,
 }
 
 /// Why a device's label cannot be read.
@@ -200,7 +202,10 @@ pub enum LabelError {
 
 /// Why one copy is none.
 enum Bad {
-    NoMagic,
+    /// The block is all zeros, as it is on a new device or after a discard.
+    Blank,
+    /// The block holds something that does not begin as a label of ours does.
+    Other,
     Newer(u32),
     Damaged(String),
 }
@@ -208,7 +213,8 @@ enum Bad {
 impl Bad {
     fn text(&self) -> String {
         match self {
-            Self::NoMagic => "no magic number".to_owned(),
+            Self::Blank => "it is all zeros".to_owned(),
+            Self::Other => "no magic number".to_owned(),
             Self::Newer(found) => format!("format {found}"),
             Self::Damaged(reason) => reason.clone(),
         }
@@ -247,7 +253,8 @@ impl Label {
 
     fn decode(block: &[u8]) -> Result<Self, Bad> {
         if !block.starts_with(&MAGIC) {
-            return Err(Bad::NoMagic);
+            let is_blank = block.iter().all(|byte| *byte == 0);
+            return Err(if is_blank { Bad::Blank } else { Bad::Other });
         }
         let (Some(checked), Some(sum)) = (block.get(..CRC_AT), block.get(CRC_AT..BLOCK)) else {
             return Err(Bad::Damaged("too short".to_owned()));
@@ -334,14 +341,21 @@ pub fn read_label(device: &dyn File, device_bytes: u64) -> Result<Found, LabelEr
         return Err(LabelError::Shrunk { has: device_bytes, had });
     }
     match (first, read(last_at)) {
-        (Ok(first), Ok(last)) if first == last => Ok(Found { label: first, damaged: None }),
+        (Ok(first), Ok(last)) if first == last => {
+            Ok(Found { label: first, damaged: None, is_overwritten: false })
+        }
         (Ok(first), Ok(last)) => Err(LabelError::Differ { first: Box::new(first), last: Box::new(last) }),
         (Err(Bad::Newer(found)), _) | (_, Err(Bad::Newer(found))) => Err(LabelError::Newer { found }),
-        (Ok(label), Err(bad)) => Ok(Found { label, damaged: Some((LabelCopy::Last, bad.text())) }),
-        (Err(bad), Ok(label)) => Ok(Found { label, damaged: Some((LabelCopy::First, bad.text())) }),
-        (Err(Bad::NoMagic), Err(Bad::NoMagic)) => Err(LabelError::Absent),
+        (Ok(label), Err(bad)) => Ok(half(label, LabelCopy::Last, &bad)),
+        (Err(bad), Ok(label)) => Ok(half(label, LabelCopy::First, &bad)),
+        (Err(Bad::Blank | Bad::Other), Err(Bad::Blank | Bad::Other)) => Err(LabelError::Absent),
         (Err(first), Err(last)) => Err(LabelError::Damaged { first: first.text(), last: last.text() }),
     }
+}
+
+/// What the whole copy of two says.
+fn half(label: Label, damaged: LabelCopy, bad: &Bad) -> Found {
+    Found { label, damaged: Some((damaged, bad.text())), is_overwritten: matches!(bad, Bad::Other) }
 }
 
 /// Writes both copies: the last one first, so that a device whose first block has a label has both, or the first alone is damaged later.

@@ -21,7 +21,7 @@ mod name;
 mod usage;
 
 pub use claim::{Claimed, Refusal, claim};
-pub use content::{Content, content};
+pub use content::{Content, content, foreign};
 pub use label::{
     Found, Label, LabelCopy, LabelError, Owner, Region, RegionKind, Role, erase, read_label, repair_label,
     write_label,

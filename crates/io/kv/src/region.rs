@@ -146,7 +146,10 @@ impl Head {
         head.written.copy_from_slice(map);
         // A chunk that the region does not have would be somebody else's bytes.
         let behind = geometry.chunks..geometry.chunks.next_multiple_of(8);
-        let is_sound = head.length <= LENGTH_MAX && !behind.into_iter().any(|chunk| head.has(chunk));
+        // The next head has a greater number.
+        let is_sound = head.length <= LENGTH_MAX
+            && word(16) < u64::MAX
+            && !behind.into_iter().any(|chunk| head.has(chunk));
         Ok(is_sound.then_some((head, word(16))))
     }
 }
@@ -159,6 +162,8 @@ struct State {
     /// The head differs from the one on the device, or its copies do.
     is_changed: bool,
     reserved_bytes: u64,
+    /// A chunk was wanted that the region does not have, though it has others: as long as none is given back, there is no room.
+    was_refused: bool,
 }
 
 /// The copies on the device.
@@ -257,7 +262,7 @@ impl RegionFile {
         copies: Copies,
     ) -> Self {
         let written = head.written.iter().map(|byte| u64::from(byte.count_ones())).sum();
-        let state = State { head, written, is_changed: false, reserved_bytes: 0 };
+        let state = State { head, written, is_changed: false, reserved_bytes: 0, was_refused: false };
         Self { device, place, geometry, state: Mutex::new(state), copies: Mutex::new(copies) }
     }
 
@@ -293,6 +298,7 @@ impl RegionFile {
         let chunk_bytes = self.geometry.chunk_bytes;
         let taken = (state.written + 1) * chunk_bytes + state.reserved_bytes;
         if chunk >= self.geometry.chunks || taken > self.geometry.capacity() {
+            state.was_refused = true;
             return Err(ErrorKind::StorageFull.into());
         }
         self.zero(chunk * chunk_bytes, (chunk + 1) * chunk_bytes)?;
@@ -317,6 +323,7 @@ impl RegionFile {
             if state.head.has(chunk) {
                 state.head.set(chunk, false);
                 state.written -= 1;
+                state.was_refused = false;
             }
         }
     }
@@ -365,6 +372,9 @@ impl File for RegionFile {
                 if !state.head.has(chunk) {
                     self.begin_chunk(&mut state, chunk)?;
                 }
+            }
+            if offset > state.head.length {
+                self.grow(&state, state.head.length)?;
             }
             if end > state.head.length {
                 (state.head.length, state.is_changed) = (end, true);
@@ -426,7 +436,8 @@ impl File for RegionFile {
     fn room(&self) -> io::Result<FileRoom> {
         let state = self.state();
         let (used_bytes, total_bytes) = (state.written * self.geometry.chunk_bytes, self.geometry.capacity());
-        let available_bytes = total_bytes.saturating_sub(used_bytes + state.reserved_bytes);
+        let left = total_bytes.saturating_sub(used_bytes + state.reserved_bytes);
+        let available_bytes = if state.was_refused { 0 } else { left };
         Ok(FileRoom { used_bytes, available_bytes, total_bytes })
     }
 }

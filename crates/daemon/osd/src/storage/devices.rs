@@ -5,7 +5,7 @@ use super::{BLOCK_FILE, LOG_FILE, META_FILE, StorageError, file_error, make_stor
 use nacre_blockstore::{Options, SplitDisk};
 use nacre_device::{
     Claimed, Found, Label, LabelError, LayoutError, Owner, Region, RegionKind, Role, System, claim,
-    data_regions, erase, read_label, single_region, write_label,
+    data_regions, erase, foreign, read_label, single_region, write_label,
 };
 use nacre_env::File;
 use nacre_env::disk::{Disk, Window, blocking};
@@ -68,7 +68,8 @@ struct ToBeLabelled {
 }
 
 /// Makes a store on devices that nobody uses, with links to them in `folder`; gives the bytes that it has for objects and log. The
-/// labels come last: what was left without any is taken again by the same command, what has one already must be given up first ([`wipe`]).
+/// labels come last, and that of the data at the very end: what was left without any is taken again with [`Devices::force`], what has one
+/// already must be given up first ([`wipe`]).
 ///
 /// # Errors
 /// [`StorageError`].
@@ -87,10 +88,12 @@ pub fn mkfs_on_devices(folder: &Path, owner: Owner, devices: &Devices) -> Result
     for name in [BLOCK_FILE, LOG_FILE, META_DEVICE, META_FILE] {
         remove(&folder.join(name))?;
     }
-    for ToBeLabelled { link, device, label, view } in labels {
-        write_label(view.as_ref(), &label).map_err(file_error(&device))?;
+    for ToBeLabelled { link, device, .. } in &labels {
         let link = folder.join(link);
-        std::os::unix::fs::symlink(&device, &link).map_err(file_error(&link))?;
+        std::os::unix::fs::symlink(device, &link).map_err(file_error(&link))?;
+    }
+    for ToBeLabelled { device, label, view, .. } in labels.iter().rev() {
+        write_label(view.as_ref(), label).map_err(file_error(device))?;
     }
     Ok(store_bytes)
 }
@@ -165,7 +168,7 @@ fn new_metadata(part: &Part) -> Result<RedbKv, StorageError> {
         .map_err(|source| StorageError::Meta { path: path.clone(), source })
 }
 
-/// The region of a kind as a disk, trimmed: a flash drive need not keep what was there.
+/// The region of a kind as a disk, trimmed where it is flash, which need not keep what was there.
 fn new_disk(part: Part, kind: RegionKind) -> Result<Window<RealDisk>, StorageError> {
     let Part { claimed: Claimed { held, name }, label, .. } = part;
     let region = region_of(&label, kind, &name)?;
@@ -173,11 +176,14 @@ fn new_disk(part: Part, kind: RegionKind) -> Result<Window<RealDisk>, StorageErr
         .into_disk(DriverChoice::Auto)
         .map_err(|source| StorageError::Disk { path: name.clone(), source })?;
     let mut disk = Window::new(disk, region.offset, region.length);
-    let mut at = 0;
+    // A spindle would write zeros instead, all over.
+    let mut at = if disk.disk().rotational() == Some(true) { region.length } else { 0 };
     while at < region.length {
         let length = TRIM_BYTES.min(region.length - at);
-        blocking::discard(&mut disk, at, length)
-            .map_err(|source| StorageError::Block { path: name.clone(), source: source.into() })?;
+        if let Err(error) = blocking::discard(&mut disk, at, length) {
+            tracing::warn!(device = %name.display(), %error, "not trimmed");
+            break;
+        }
         at += length;
     }
     Ok(disk)
@@ -199,6 +205,9 @@ impl Linked {
         let view = Arc::new(held.view().map_err(file_error(&link))?);
         let found = read_label(view.as_ref(), held.size_bytes())
             .map_err(|source| StorageError::Label { path: link.clone(), source })?;
+        if let Some(what) = foreign(view.as_ref(), held.size_bytes(), &found).map_err(file_error(&link))? {
+            return Err(StorageError::TakenOver { link, what, label: found.label.to_string() });
+        }
         Ok(Self { link, held, view, found })
     }
 
@@ -295,7 +304,7 @@ fn held_label(path: &Path) -> Result<(DeviceView, Label), StorageError> {
     let view = held.view().map_err(file_error(path))?;
     match read_label(&view, held.size_bytes()) {
         Ok(found) => Ok((view, found.label)),
-        Err(LabelError::Differ { first, .. }) => Ok((view, *first)),
+        Err(LabelError::Differ { first, last }) if first.owner == last.owner => Ok((view, *first)),
         Err(source) => Err(StorageError::Label { path: path.to_owned(), source }),
     }
 }

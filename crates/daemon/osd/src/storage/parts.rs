@@ -54,6 +54,11 @@ impl DeviceLabel {
         Some(format!("{}: the copy of the label {copy} is damaged ({why})", self.device().display()))
     }
 
+    /// Something that is not ours is in the place of a copy.
+    pub(super) const fn is_overwritten(&self) -> bool {
+        self.found.is_overwritten
+    }
+
     /// Writes the copy that is not whole again, if one is not.
     ///
     /// # Errors
@@ -61,7 +66,7 @@ impl DeviceLabel {
     pub fn repair(&mut self) -> Result<(), StorageError> {
         nacre_device::repair_label(self.view.as_ref(), &self.found)
             .map_err(|source| StorageError::File { path: self.link.clone(), source })?;
-        self.found.damaged = None;
+        (self.found.damaged, self.found.is_overwritten) = (None, false);
         Ok(())
     }
 }

@@ -31,7 +31,10 @@ fn labelled() -> impl File {
 #[test]
 fn a_label_is_read_back_also_by_one_copy() {
     let file = labelled();
-    assert_eq!(read_label(&file, DEVICE_BYTES).expect("whole"), Found { label: label(), damaged: None });
+    assert_eq!(
+        read_label(&file, DEVICE_BYTES).expect("whole"),
+        Found { label: label(), damaged: None, is_overwritten: false }
+    );
     for (offset, copy) in [(0, LabelCopy::First), (DEVICE_BYTES - LABEL_BYTES, LabelCopy::Last)] {
         let file = labelled();
         file.write(offset + 600, &[1]).expect("there");

@@ -184,9 +184,14 @@ fn confuse(shell: &Shell) {
         spoil $ALONE 0; refused $NACRE store check $DIR/osd.2; said "the copy of the label in the first block is damaged"
         $NACRE store repair $DIR/osd.2 > out; said "wrote it again from the other one"; $NACRE store check $DIR/osd.2
         last=$(($(blockdev --getsize64 $D) / 4096 - 1))
-        spoil $D $last; start 1; up 2; grep -q "in the last block is damaged" $DIR/log/osd.1.log
+        spoil $D $last; refused $NACRE osd --dir $DIR --id 1; said "in the last block is damaged"; said "nacre store repair"
+        dd if=/dev/zero of=$D bs=4096 count=1 seek=$last conv=notrunc status=none
+        start 1; up 2; grep -q "in the last block is damaged" $DIR/log/osd.1.log
         stop TERM 1; $NACRE store check $DIR/osd.1
-        dd if=$D of=first bs=4096 count=1 status=none; spoil $D 0; spoil $D $last
+        dd if=$D of=first bs=4096 count=1 status=none; printf 'LABELONE' | dd of=$D bs=512 seek=1 conv=notrunc,sync status=none
+        refused $NACRE osd --dir $DIR --id 1; said "LVM is on that device now"
+        refused $NACRE store repair $DIR/osd.1; said "LVM is on that device now"
+        spoil $D 0; spoil $D $last
         refused $NACRE osd --dir $DIR --id 1; said "no label of an OSD in its first block or its last one"
         dd if=first of=$D bs=4096 status=none; $NACRE store repair $DIR/osd.1; start 1; start 2; up 3; clean
         for n in $(seq 12); do rados -p raw get more$n out; cmp in out; done"#,
