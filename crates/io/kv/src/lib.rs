@@ -12,6 +12,7 @@ mod background;
 pub mod conformance;
 #[cfg(test)]
 mod crash;
+mod journal;
 mod memory;
 mod paced;
 mod place;
@@ -26,6 +27,7 @@ mod space;
 mod sums;
 mod turn;
 
+pub use journal::{JournalOptions, JournaledKv};
 pub use memory::MemoryKv;
 pub use reader::KvReader;
 pub use redb_kv::{KvOptions, RedbKv};
