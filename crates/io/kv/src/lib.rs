@@ -1,8 +1,9 @@
 //! An ordered key-value store: atomic batches, durable when the caller says so.
 //!
-//! Holds what is small and never on the path of a write: the monitor's state, a store's metadata. Two
+//! Holds what is small and never on the path of a write: the monitor's state, a store's metadata. Three
 //! implementations: [`RedbKv`] on a file, [`MemoryKv`] for tests and the simulation, which forgets unsynced
-//! batches at a crash. Both pass [`conformance`]. Layer: io; uses files and the wake-up of nacre-env.
+//! batches at a crash, and [`JournaledKv`], a journal before either, which no daemon uses yet. All pass
+//! [`conformance`]. Layer: io; uses files and the wake-up of nacre-env.
 //!
 //! A batch is committed in the call ([`KvStore::commit`]), or in the background ([`KvStore::submit`],
 //! [`KvStore::drain`]), as requests to a disk are, where the caller must not wait for the device.

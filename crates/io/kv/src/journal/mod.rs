@@ -22,6 +22,7 @@
 //! A batch that no half has room for goes to the store below, after all before it. Merging again what was merged before a crash
 //! changes nothing: a part holds what its keys are in the end, and deletions of prefixes come before all of them.
 
+mod filter;
 mod head;
 mod log;
 mod record;

@@ -142,6 +142,7 @@ pub(crate) fn run_of(record: Bytes) -> Option<Run> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::journal::filter::KeyHash;
 
     const ID: [u8; 16] = [3; 16];
 
@@ -163,12 +164,12 @@ mod tests {
         assert_eq!(header(&record), Some(Header { mount: 4, seq: 9, bytes: 8192 }));
         assert!(record.len() == 8192 && is_whole(&record, &ID) && !is_whole(&record, &[4; 16]));
         let run = run_of(record.into()).expect("as it was encoded");
-        let value = |key: &[u8]| run.find(key).map(|value| value.map(|value| value.len()));
+        let value = |key: &[u8]| run.find(key, KeyHash::of(key)).map(|value| value.map(|value| value.len()));
         assert_eq!(
             [value(b"a"), value(b"b"), value(b"c"), value(b"d")],
             [Some(Some(5000)), Some(Some(1)), Some(None), None]
         );
-        assert_eq!(run.find(b"b"), Some(Some(Bytes::from_static(b"2"))));
+        assert_eq!(run.find(b"b", KeyHash::of(b"b")), Some(Some(Bytes::from_static(b"2"))));
         assert!(run.hides(b"p1") && run.hides(b"p") && !run.hides(b"o"));
     }
 

@@ -1,5 +1,6 @@
 //! [`Run`]: changes of one or several batches in the order of their keys. Keys and values are parts of the journal's records.
 
+use crate::journal::filter::{Filter, KeyHash};
 use bytes::Bytes;
 
 /// In place of the length of a value: there is none.
@@ -38,6 +39,7 @@ pub(crate) struct Run {
     prefixes: Vec<Bytes>,
     /// Of keys and values.
     content_bytes: u64,
+    filter: Filter,
 }
 
 /// Without those that begin with another one, ascending.
@@ -64,6 +66,7 @@ impl Run {
     }
 
     fn counted(mut self) -> Self {
+        self.filter = Filter::of(self.entries.len(), self.entries.iter().map(|entry| self.key(entry)));
         self.content_bytes = self.entries.iter().map(|entry| entry.bytes() as u64).sum();
         self
     }
@@ -83,7 +86,9 @@ impl Run {
 
     /// Bytes of memory.
     pub(crate) fn memory_bytes(&self) -> usize {
-        self.buffers.iter().map(Bytes::len).sum::<usize>() + self.entries.capacity() * size_of::<Entry>()
+        self.buffers.iter().map(Bytes::len).sum::<usize>()
+            + self.entries.capacity() * size_of::<Entry>()
+            + self.filter.bytes()
     }
 
     fn part(&self, entry: &Entry, skip: usize, length: usize) -> Option<(&Bytes, usize, usize)> {
@@ -123,7 +128,10 @@ impl Run {
     }
 
     /// What the run made of a key; `None` when it did not change it, but may have deleted it with a prefix.
-    pub(crate) fn find(&self, key: &[u8]) -> Option<Option<Bytes>> {
+    pub(crate) fn find(&self, key: &[u8], hash: KeyHash) -> Option<Option<Bytes>> {
+        if !self.filter.may_have(hash) {
+            return None;
+        }
         let at = self.entries.binary_search_by(|entry| self.key(entry).cmp(key)).ok()?;
         self.change_at(at).map(|(_, value)| value)
     }
@@ -154,6 +162,6 @@ impl Run {
         entries.extend(left);
         entries.shrink_to_fit();
         let prefixes = least(older.prefixes.iter().chain(&self.prefixes).cloned().collect());
-        Self { buffers, entries, prefixes, content_bytes: 0 }.counted()
+        Self { buffers, entries, prefixes, ..Self::default() }.counted()
     }
 }

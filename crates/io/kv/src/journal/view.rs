@@ -1,5 +1,6 @@
 //! [`View`]: what the journal has on top of the store below, and [`Cursor`], which reads both as one.
 
+use crate::journal::filter::KeyHash;
 use crate::journal::run::Run;
 use crate::memory::is_empty;
 use crate::reader::{KvReader, fill};
@@ -42,8 +43,9 @@ impl View {
 
     /// What was made of a key; `None` when the store below knows.
     pub(crate) fn find(&self, key: &[u8]) -> Option<Option<Bytes>> {
+        let hash = KeyHash::of(key);
         for run in self.newest_first() {
-            if let Some(found) = run.find(key) {
+            if let Some(found) = run.find(key, hash) {
                 return Some(found);
             }
             if run.hides(key) {
