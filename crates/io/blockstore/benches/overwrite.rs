@@ -2,12 +2,14 @@
 //! shard's thread. A real file in the folder `NACRE_BENCH_DIR` (default: the target folder's file system).
 //!
 //! `cargo bench -p nacre-blockstore` prints one line per run; `NACRE_BENCH_SECONDS`, `_DEPTH`, `_OBJECTS`, `_OBJECT_KIB`, `_MEMORY_MIB`
-//! (target of the store), `_WARM_SECONDS` (writes before those that are measured), `_JOURNAL_MIB` (each half of a journal before the KV store;
-//! memory for both is taken from what clean blocks and metadata have; without it there is none). In the end the process is replaced by
-//! itself, which is to the store as if it had been killed, and says how long it takes to open it. `NACRE_BENCH_STORE` names a folder whose
-//! store is used again, or made, and kept: runs in alternation need not fill theirs each time. The time of a `drain` on the processor is what the store
-//! does to the shard; by the clock, it includes the machine's neighbours. Bytes written and read are the process's, as the kernel counts
-//! them (`/proc/self/io`): data, log and metadata.
+//! (target of the store), `_WARM_SECONDS` (writes before those that are measured), `_JOURNAL_MIB` (each half of a journal before the KV
+//! store; memory for both is taken from what clean blocks and metadata have; without it there is none). `NACRE_BENCH_STORE` names a
+//! folder whose store is used again, or made, and kept: runs in alternation need not fill theirs each time, and a store that was
+//! filled long ago is faster than a new file. In the end the process is replaced by itself, which is to the store as if it had been
+//! killed, and says how long it takes to open it.
+//!
+//! The time of a `drain` on the processor is what the store does to the shard; by the clock, it includes the machine's neighbours. Bytes
+//! written and read are the process's, as the kernel counts them (`/proc/self/io`): data, log and metadata.
 
 use nacre_blockstore::{BlockStore, Options};
 use nacre_buf::{AlignedBuf, BufList, Bytes};
