@@ -2,22 +2,28 @@
 //! shard's thread. A real file in the folder `NACRE_BENCH_DIR` (default: the target folder's file system).
 //!
 //! `cargo bench -p nacre-blockstore` prints one line per run; `NACRE_BENCH_SECONDS`, `_DEPTH`, `_OBJECTS`, `_OBJECT_KIB`, `_MEMORY_MIB`
-//! (target of the store), `_WARM_SECONDS` (writes before those that are measured). The time of a `drain` on the processor is what the store
-//! does to the shard; by the clock, it includes the machine's neighbours. Bytes written and read are the process's, as the kernel counts
-//! them (`/proc/self/io`): data, log and metadata.
+//! (target of the store), `_WARM_SECONDS` (writes before those that are measured), `_JOURNAL_MIB` (each half of a journal before the KV
+//! store; memory for both is taken from what clean blocks and metadata have; without it there is none). `NACRE_BENCH_STORE` names a
+//! folder whose store is used again, or made, and kept: runs in alternation need not fill theirs each time, and a store that was
+//! filled long ago is faster than a new file. In the end the process is replaced by itself, which is to the store as if it had been
+//! killed, and says how long it takes to open it.
+//!
+//! The time of a `drain` on the processor is what the store does to the shard; by the clock, it includes the machine's neighbours. Bytes
+//! written and read are the process's, as the kernel counts them (`/proc/self/io`): data, log and metadata.
 
 use nacre_blockstore::{BlockStore, Options};
 use nacre_buf::{AlignedBuf, BufList, Bytes};
 use nacre_env::disk::{DiskCompletion, DiskInfo, DiskTag, Durability};
 use nacre_env::real::{DriverChoice, RealDisk, RealNet};
 use nacre_env::{Clock, Disk, Net, RealClock};
-use nacre_kv::{KvOptions, RedbKv};
+use nacre_kv::{JournalOptions, JournaledKv, KvOptions, KvStore, RedbKv};
 use nacre_store::{Completion, ObjectStore, StoreState};
 use nacre_txn::{Op, StoreToken, Transaction};
 use nacre_types::entropy::SeededEntropy;
 use nacre_types::{Entropy, Eversion, HObject, PgId, SpgId, Stamp};
 use std::io::Write;
-use std::path::PathBuf;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -102,6 +108,8 @@ struct Bench {
     drain_worst_cpu: Duration,
     objects: u64,
     object_bytes: u64,
+    /// Transactions of earlier processes.
+    earlier: u64,
 }
 
 /// A count of the kernel's about this process, such as `write_bytes`.
@@ -122,21 +130,43 @@ fn on_processor() -> Duration {
     Duration::from_nanos(ns)
 }
 
+/// Time that all threads have had one.
+fn on_processors() -> Duration {
+    let tasks = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
+    let times = tasks.map(|task| std::fs::read_to_string(task.path().join("schedstat")).unwrap_or_default());
+    Duration::from_nanos(times.filter_map(|text| text.split(' ').next()?.parse::<u64>().ok()).sum())
+}
+
 impl Bench {
-    fn open(folder: &std::path::Path, objects: u64, object_bytes: u64) -> anyhow::Result<Self> {
-        let (block, meta) = (folder.join("block"), folder.join("meta.redb"));
-        let options = Options::for_memory(usize::try_from(asked("MEMORY_MIB", 1024) << 20)?);
+    fn make(folder: &Path, objects: u64, object_bytes: u64) -> anyhow::Result<Self> {
+        let (options, net, block) = (options()?, RealNet::new()?, folder.join("block"));
+        if block.exists() {
+            let earlier = std::fs::read_to_string(folder.join("transactions"))?.trim().parse()?;
+            let (disk, kv) = (RealDisk::open(&block, DriverChoice::Auto)?, open_kv(folder, &options, &net)?);
+            let rng = SeededEntropy(1 + earlier);
+            return Ok(Self { earlier, rng, ..Self::open(disk, kv, net, options, objects, object_bytes)? });
+        }
         let size_bytes = (objects * object_bytes * 3 / 2).max(1 << 30);
         let mut disk = RealDisk::create(&block, size_bytes, DriverChoice::Auto)?;
-        let kv_options = KvOptions { cache_bytes: options.kv_cache_bytes, ..KvOptions::default() };
-        let mut kv = RedbKv::open_with(&meta, kv_options)?;
-        BlockStore::mkfs(&mut disk, &mut kv, [9; 16], &options)?;
-        let net = RealNet::new()?;
+        let mut kv = open_kv(folder, &options, &net)?;
+        BlockStore::mkfs(&mut disk, kv.as_mut(), ID, &options)?;
+        let mut bench = Self::open(disk, kv, net, options, objects, object_bytes)?;
+        bench.fill();
+        Ok(bench)
+    }
+
+    fn open(
+        disk: RealDisk,
+        kv: Box<dyn KvStore + Send>,
+        net: RealNet,
+        options: Options,
+        objects: u64,
+        object_bytes: u64,
+    ) -> anyhow::Result<Self> {
         net.watch(disk.wake_fd())?;
-        net.watch(kv.wake_fd())?;
         let written = Written::default();
         let disk = Counted { disk, written: written.clone() };
-        let (store, _) = BlockStore::open(Box::new(disk), Box::new(kv), options)?;
+        let (store, _) = BlockStore::open(Box::new(disk), kv, options)?;
         Ok(Self {
             written,
             store,
@@ -150,6 +180,7 @@ impl Bench {
             drain_worst_cpu: Duration::ZERO,
             objects,
             object_bytes,
+            earlier: 0,
         })
     }
 
@@ -158,7 +189,8 @@ impl Bench {
         let mut txn = Transaction::new(SpgId::replicated(PgId::new(1, pg)));
         let name =
             HObject::head(1, "".into(), "".into(), format!("rbd_data.1234567890.{object:016x}").into());
-        let number = self.submitted.len() as u64 + 1;
+        let token = self.submitted.len() as u64;
+        let number = self.earlier + token + 1;
         txn.push(Op::Write { object: name.clone(), offset, data: data.into() });
         txn.push(Op::SetMeta { object: name, meta: vec![7; 200].into() });
         txn.push(Op::LogAppend { version: Eversion::new(1, number), entry: vec![8; 180].into() });
@@ -167,7 +199,7 @@ impl Bench {
         }
         txn.push(Op::MetaSet { key: "info".into(), value: vec![9; 600].into() });
         self.submitted.push(self.clock.now());
-        self.store.submit(txn, StoreToken::without_pg(number - 1)).expect("room");
+        self.store.submit(txn, StoreToken::without_pg(token)).expect("room");
     }
 
     /// One turn, as the shard's: drain until nothing comes, then sleep. Gives how many writes completed.
@@ -249,22 +281,72 @@ impl Bench {
     }
 }
 
+/// Names the store, and its journal if there is one.
+const ID: [u8; 16] = [9; 16];
+
+fn journal_bytes() -> u64 {
+    asked("JOURNAL_MIB", 0) << 20
+}
+
+fn options() -> anyhow::Result<Options> {
+    let mut options = Options::for_memory(usize::try_from(asked("MEMORY_MIB", 1024) << 20)?);
+    options.clean_bytes_max = options.clean_bytes_max.saturating_sub(usize::try_from(2 * journal_bytes())?);
+    options.metadata_bytes_max = options.clean_bytes_max / 4 * 3;
+    Ok(options)
+}
+
+fn open_kv(folder: &Path, options: &Options, net: &RealNet) -> anyhow::Result<Box<dyn KvStore + Send>> {
+    let kv_options = KvOptions { cache_bytes: options.kv_cache_bytes, ..KvOptions::default() };
+    let kv = RedbKv::open_with(&folder.join("meta.redb"), kv_options)?;
+    net.watch(kv.wake_fd())?;
+    if journal_bytes() == 0 {
+        return Ok(Box::new(kv));
+    }
+    let journal = JournalOptions { id: ID, half_bytes: journal_bytes() };
+    let kv = JournaledKv::open(kv, &folder.join("meta.journal"), journal)?;
+    net.watch(kv.wake_fd())?;
+    Ok(Box::new(kv))
+}
+
+/// Opens the store of a process that is gone.
+fn open_again(folder: &Path) -> anyhow::Result<()> {
+    let (clock, options, net) = (RealClock::start(), options()?, RealNet::new()?);
+    let begin = clock.now();
+    let kv = open_kv(folder, &options, &net)?;
+    let kv_is_open = clock.now();
+    let disk = RealDisk::open(&folder.join("block"), DriverChoice::Auto)?;
+    let (_store, report) = BlockStore::open(Box::new(disk), kv, options)?;
+    let (in_kv, in_all) = (kv_is_open.since(begin), clock.now().since(begin));
+    writeln!(
+        std::io::stdout(),
+        "opened again in {in_all:?}, of which {in_kv:?} the KV store; {} records of the log",
+        report.records
+    )?;
+    if std::env::var_os("NACRE_BENCH_STORE").is_none() {
+        std::fs::remove_dir_all(folder)?;
+    }
+    Ok(())
+}
+
 fn main() -> anyhow::Result<()> {
+    if let Some(folder) = std::env::var_os("NACRE_BENCH_OPEN") {
+        return open_again(Path::new(&folder));
+    }
+    let kept = std::env::var_os("NACRE_BENCH_STORE").map(PathBuf::from);
     let base = std::env::var("NACRE_BENCH_DIR")
         .map_or_else(|_| PathBuf::from(env!("CARGO_TARGET_TMPDIR")), PathBuf::from);
-    let folder = base.join(format!("store-bench-{}", std::process::id()));
+    let folder = kept.unwrap_or_else(|| base.join(format!("store-bench-{}", std::process::id())));
     std::fs::create_dir_all(&folder)?;
     let (depth, seconds) = (asked("DEPTH", 32), asked("SECONDS", 20));
-    let mut bench = Bench::open(&folder, asked("OBJECTS", 96), asked("OBJECT_KIB", 4096) << 10)?;
-    bench.fill();
+    let mut bench = Bench::make(&folder, asked("OBJECTS", 96), asked("OBJECT_KIB", 4096) << 10)?;
     bench.overwrite(usize::try_from(depth)?, Duration::from_secs(asked("WARM_SECONDS", 0)));
     let checkpoints = bench.store.checkpoints();
     let written = bench.written.bytes();
     let before = (io("write_bytes"), io("read_bytes"), io("rchar"));
     let (hits, misses) = (bench.store.counters().object_hits, bench.store.counters().object_misses);
-    let cpu = on_processor();
+    let (cpu, cpus) = (on_processor(), on_processors());
     bench.overwrite(usize::try_from(depth)?, Duration::from_secs(seconds));
-    let cpu = on_processor() - cpu;
+    let (cpu, cpus) = (on_processor() - cpu, on_processors() - cpus);
     let [log, home] = bench.written.bytes();
     let mut sorted = std::mem::take(&mut bench.latencies);
     sorted.sort_unstable();
@@ -272,11 +354,12 @@ fn main() -> anyhow::Result<()> {
     let per_write = |bytes: u64| bytes as f64 / (sorted.len() * WRITE_BYTES).max(1) as f64;
     writeln!(
         std::io::stdout(),
-        "depth {depth}: {} writes/s, {:.1} us of the thread each, p50 {:?}, p99 {:?}, p99.9 {:?}, max {:?}; worst drain {:?}, on the processor {:?}; {} checkpoints; \
+        "depth {depth}: {} writes/s, {:.1} us of the thread each, {:.1} of all threads, p50 {:?}, p99 {:?}, p99.9 {:?}, max {:?}; worst drain {:?}, on the processor {:?}; {} checkpoints; \
          per byte of a client {:.2} written ({:.2} to the log, {:.2} home), {:.2} read from the device, {:.2} asked of the kernel; objects {} found in memory, {} read; \
          resident {} MiB, at most {} MiB; by the store's own count {} MiB",
         sorted.len() as u64 / seconds,
         cpu.as_micros() as f64 / sorted.len().max(1) as f64,
+        cpus.as_micros() as f64 / sorted.len().max(1) as f64,
         at(500),
         at(990),
         at(999),
@@ -295,7 +378,7 @@ fn main() -> anyhow::Result<()> {
         counted("/proc/self/status", "VmHWM") >> 10,
         bench.store.memory_bytes() >> 20,
     )?;
-    drop(bench);
-    std::fs::remove_dir_all(&folder)?;
-    Ok(())
+    std::fs::write(folder.join("transactions"), (bench.earlier + bench.submitted.len() as u64).to_string())?;
+    // Replaces the process, unless it fails; `bench` is never dropped then.
+    Err(std::process::Command::new(std::env::current_exe()?).env("NACRE_BENCH_OPEN", &folder).exec().into())
 }

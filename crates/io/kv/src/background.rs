@@ -8,9 +8,8 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
-#[derive(Default)]
-struct Queues {
-    waiting: VecDeque<(KvTag, KvBatch)>,
+struct Queues<J> {
+    waiting: VecDeque<(KvTag, J)>,
     is_busy: bool,
     finished: Vec<KvCompletion>,
     /// The thread that waits for a completion is to look at something else.
@@ -19,14 +18,14 @@ struct Queues {
 }
 
 /// What both threads see.
-pub(crate) struct Shared {
-    queues: Mutex<Queues>,
+pub(crate) struct Shared<J = KvBatch> {
+    queues: Mutex<Queues<J>>,
     work: Condvar,
     progress: Condvar,
     wake: EventFd,
 }
 
-impl Shared {
+impl<J> Shared<J> {
     /// Wakes the thread that waits for a completion, without one.
     pub(crate) fn rouse(&self) {
         self.queues().is_roused = true;
@@ -34,23 +33,29 @@ impl Shared {
         self.wake.signal();
     }
 
-    fn queues(&self) -> MutexGuard<'_, Queues> {
+    fn queues(&self) -> MutexGuard<'_, Queues<J>> {
         // Nothing panics while holding it; were it to, the queues are whole between any two statements.
         self.queues.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// The thread begins with the first batch: a store that only commits in the call never has it.
-pub(crate) struct Background {
-    shared: Arc<Shared>,
+pub(crate) struct Background<J: Send + 'static = KvBatch> {
+    shared: Arc<Shared<J>>,
     thread: Option<JoinHandle<()>>,
     under_way: usize,
 }
 
-impl Background {
+impl<J: Send + 'static> Background<J> {
     pub(crate) fn new() -> io::Result<Self> {
         let shared = Shared {
-            queues: Mutex::default(),
+            queues: Mutex::new(Queues {
+                waiting: VecDeque::new(),
+                is_busy: false,
+                finished: Vec::new(),
+                is_roused: false,
+                stopping: false,
+            }),
             work: Condvar::new(),
             progress: Condvar::new(),
             wake: EventFd::new()?,
@@ -62,14 +67,14 @@ impl Background {
         self.shared.wake.as_fd()
     }
 
-    pub(crate) fn shared(&self) -> Arc<Shared> {
+    pub(crate) fn shared(&self) -> Arc<Shared<J>> {
         Arc::clone(&self.shared)
     }
 
     /// Queues a batch for `commit`, which is that of the first call for all of them.
-    pub(crate) fn submit<F>(&mut self, batch: KvBatch, tag: KvTag, commit: impl FnOnce() -> F)
+    pub(crate) fn submit<F>(&mut self, batch: J, tag: KvTag, commit: impl FnOnce() -> F)
     where
-        F: Fn(&KvBatch) -> Result<(), KvError> + Send + 'static,
+        F: Fn(&J) -> Result<(), KvError> + Send + 'static,
     {
         self.under_way += 1;
         if self.thread.is_none() {
@@ -120,7 +125,7 @@ impl Background {
     }
 }
 
-impl Background {
+impl<J: Send + 'static> Background<J> {
     /// Lets what was submitted finish; the next batch begins the thread anew.
     pub(crate) fn end_thread(&mut self) {
         let Some(thread) = self.thread.take() else { return };
@@ -132,13 +137,13 @@ impl Background {
     }
 }
 
-impl Drop for Background {
+impl<J: Send + 'static> Drop for Background<J> {
     fn drop(&mut self) {
         self.end_thread();
     }
 }
 
-fn serve(shared: &Shared, commit: &impl Fn(&KvBatch) -> Result<(), KvError>) {
+fn serve<J>(shared: &Shared<J>, commit: &impl Fn(&J) -> Result<(), KvError>) {
     let mut queues = shared.queues();
     loop {
         let Some((tag, batch)) = queues.waiting.pop_front() else {

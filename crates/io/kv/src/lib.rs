@@ -1,8 +1,9 @@
 //! An ordered key-value store: atomic batches, durable when the caller says so.
 //!
-//! Holds what is small and never on the path of a write: the monitor's state, a store's metadata. Two
-//! implementations: [`RedbKv`] on a file or in a region of a device ([`RegionFile`]), [`MemoryKv`] for tests and the simulation, which forgets unsynced
-//! batches at a crash. Both pass [`conformance`]. Layer: io; uses files and the wake-up of nacre-env.
+//! Holds what is small and never on the path of a write: the monitor's state, a store's metadata. Three
+//! implementations: [`RedbKv`] on a file or in a region of a device ([`RegionFile`]), [`MemoryKv`] for tests and the
+//! simulation, which forgets unsynced batches at a crash, and [`JournaledKv`], a journal before either, which no daemon
+//! uses yet. All pass [`conformance`]. Layer: io; uses files and the wake-up of nacre-env.
 //!
 //! A batch is committed in the call ([`KvStore::commit`]), or in the background ([`KvStore::submit`],
 //! [`KvStore::drain`]), as requests to a disk are, where the caller must not wait for the device.
@@ -12,6 +13,7 @@ mod background;
 pub mod conformance;
 #[cfg(test)]
 mod crash;
+mod journal;
 mod memory;
 mod paced;
 mod place;
@@ -27,6 +29,7 @@ mod space;
 mod sums;
 mod turn;
 
+pub use journal::{JournalOptions, JournaledKv};
 pub use memory::MemoryKv;
 pub use reader::KvReader;
 pub use redb_kv::{KvOptions, RedbKv};

@@ -1,0 +1,137 @@
+//! What a user of the journal and the store below sees: one store.
+
+use super::{APPENDED, IDLE_DIVISOR, JournaledKv, MARKER, SCAN_PAIRS, Under};
+use crate::journal::view::{Cursor, Reader};
+use crate::reader::KvReader;
+use crate::{COMMITTED, Durability, KvBatch, KvCompletion, KvError, KvStore, KvTag, Pair, check};
+use bytes::Bytes;
+use nacre_env::FileRoom;
+use std::ops::Bound;
+
+impl<S: KvStore> KvStore for JournaledKv<S> {
+    fn get(&self, key: &[u8]) -> Result<Option<Bytes>, KvError> {
+        match self.core.view().find(key) {
+            Some(found) => Ok(found),
+            None if key == MARKER => Ok(None),
+            None => self.below.get(key),
+        }
+    }
+
+    fn scan(&self, start: Bound<&[u8]>, end: Bound<&[u8]>, count_max: usize) -> Result<Vec<Pair>, KvError> {
+        let mut cursor = Cursor::new(&self.core.view(), start, end, MARKER);
+        let mut next = start.map(Bytes::copy_from_slice);
+        let mut more = || {
+            let from = next.as_ref().map(Bytes::as_ref);
+            let pairs = self.below.scan(from, end, count_max.clamp(1, SCAN_PAIRS))?;
+            if let Some((last, _)) = pairs.last() {
+                next = Bound::Excluded(last.clone());
+            }
+            Ok(pairs)
+        };
+        let mut pairs = Vec::new();
+        while pairs.len() < count_max
+            && let Some(pair) = cursor.next(&mut more)?
+        {
+            pairs.push(pair);
+        }
+        Ok(pairs)
+    }
+
+    fn reader(&self, start: Bound<&[u8]>, end: Bound<&[u8]>) -> Result<Box<dyn KvReader + Send>, KvError> {
+        let cursor = Cursor::new(&self.core.view(), start, end, MARKER);
+        Ok(Box::new(Reader { cursor, below: self.below.reader(start, end)? }))
+    }
+
+    fn commit(&mut self, batch: &KvBatch, durability: Durability) -> Result<(), KvError> {
+        check(batch)?;
+        self.settle();
+        if let Some(refusal) = self.refusal() {
+            return Err(refusal);
+        }
+        let outcome = self.commit_now(batch, durability);
+        if let Err(error) = &outcome
+            && !matches!(error, KvError::Misuse(_))
+        {
+            self.fence(error);
+        }
+        self.advance();
+        outcome
+    }
+
+    fn submit(&mut self, batch: KvBatch, tag: KvTag) {
+        self.pending.push_back((tag, batch));
+        self.advance();
+    }
+
+    fn drain(&mut self, out: &mut Vec<KvCompletion>) {
+        self.advance();
+        out.append(&mut self.ready);
+    }
+
+    fn wait(&mut self) {
+        self.advance();
+        while self.ready.is_empty()
+            && !(self.is_settled() && self.waiting.is_empty())
+            && self.wait_for_threads()
+        {
+            self.wait_once();
+            self.advance();
+            if self.asked_at.get() <= self.progress() {
+                self.asked_at.set(u64::MAX);
+                return;
+            }
+        }
+    }
+
+    fn progress(&self) -> u64 {
+        match (self.waiting.front(), &self.under) {
+            (Some(first), _) => {
+                let (done, all) = (
+                    self.merged_so_far().saturating_sub(first.since),
+                    first.needed.saturating_sub(first.since),
+                );
+                APPENDED + (COMMITTED - APPENDED) * done.min(all) / all.max(1)
+            }
+            (None, Under::Append(_)) if self.merge.is_some() => {
+                self.core.append_so_far() * APPENDED / COMMITTED
+            }
+            (None, Under::Append(_)) => self.core.append_so_far(),
+            (None, Under::Below(_)) => self.below.progress(),
+            (None, _) => 0,
+        }
+    }
+
+    fn wake_at(&self, progress: u64) {
+        self.asked_at.set(progress);
+        match (self.waiting.front(), &self.under) {
+            (Some(_), _) => self.arm(self.merged_so_far()),
+            (None, Under::Append(_)) if self.merge.is_some() => {
+                self.core.rouse_at(progress.saturating_mul(COMMITTED) / APPENDED)
+            }
+            (None, Under::Append(_)) => self.core.rouse_at(progress),
+            (None, _) => self.below.wake_at(progress),
+        }
+    }
+
+    fn room(&self) -> Option<FileRoom> {
+        self.below.room()
+    }
+
+    fn cached_bytes(&self) -> usize {
+        self.below.cached_bytes() + self.journal_bytes()
+    }
+
+    fn idle_trim(&mut self) -> Result<(), KvError> {
+        self.settle();
+        self.finish_merge();
+        if self.used_bytes > self.core.half_bytes() / IDLE_DIVISOR {
+            self.freeze();
+            self.finish_merge();
+        }
+        if let Some(refusal) = self.refusal() {
+            return Err(refusal);
+        }
+        self.background.end_thread();
+        self.below.idle_trim()
+    }
+}

@@ -1,0 +1,526 @@
+//! [`JournaledKv`]: a journal in front of a slower store, a log-structured merge tree of two levels.
+//!
+//! A store in pages copies each page that a commit touches. A million small objects have so many that a commit of some ten thousand of
+//! them touches a page for nearly each. Here a commit appends what changed to a journal, in one piece, and keeps it in memory; when
+//! half of the journal is full of it, all of that is merged into the store below, in the order of keys, so that a page is copied
+//! once for all changes of its keys. The other half takes what comes meanwhile.
+//!
+//! ```text
+//! commit -> record -> journal: | heads | half: being merged | half: being written |
+//!              |                                |                     |
+//!              +-> view in memory:        frozen run            active runs     <- reads: the newest that knows the key,
+//!                                               |                                  then the store below
+//!                                     parts in the order of keys
+//!                                               v
+//!                                         store below
+//! ```
+//!
+//! Memory: keys and values are parts of the journal's records as they were written, and 16 bytes for each; both halves of the journal
+//! at most. When merging is slower than what comes, completions of commits wait: at any time the other half may be filled as far
+//! as the frozen one is merged. So whoever commits goes at the pace of the merge, not at that of the journal until it stops.
+//!
+//! A batch that no half has room for goes to the store below, after all before it. Merging again what was merged before a crash
+//! changes nothing: a part holds what its keys are in the end, and deletions of prefixes come before all of them.
+
+mod filter;
+mod head;
+mod kv_store;
+mod log;
+mod record;
+mod run;
+#[cfg(test)]
+mod tests;
+mod view;
+mod work;
+
+use crate::background::Background;
+use crate::journal::head::Head;
+use crate::journal::log::Log;
+use crate::journal::run::Run;
+use crate::journal::view::View;
+use crate::journal::work::{Appended, Core, Job};
+use crate::real_file::RealFile;
+use crate::{COMMITTED, Durability, KvBatch, KvCompletion, KvError, KvStore, KvTag};
+use nacre_env::File;
+use std::cell::Cell;
+use std::collections::VecDeque;
+use std::os::fd::BorrowedFd;
+use std::path::Path;
+use std::sync::Arc;
+
+/// The key under which the store below says that a journal belongs to it, and which one.
+const MARKER: &[u8] = b"\xff\xffnacre-journal";
+/// Pairs that a scan takes from the store below at a time, at most.
+const SCAN_PAIRS: usize = 1024;
+/// Of [`COMMITTED`], what is done when the journal has a batch whose completion waits for the merge.
+const APPENDED: u64 = COMMITTED / 4;
+/// Of the frozen half. Finer than [`COMMITTED`], since the parts are small.
+const MERGED: u64 = 1 << 20;
+/// A journal as full as that is not merged for an idle store's sake.
+const IDLE_DIVISOR: u64 = 16;
+
+const PART_TAG: KvTag = KvTag(0);
+const DIRECT_TAG: KvTag = KvTag(1);
+
+/// How a journal is made and known again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct JournalOptions {
+    /// Names the journal, so that it is not taken for that of another store.
+    pub id: [u8; 16],
+    /// Bytes of each half when the journal is made: memory for twice as many may be needed.
+    pub half_bytes: u64,
+}
+
+/// What a job of the thread is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Append,
+    Part,
+    Release,
+}
+
+/// What the oldest batch that is not in the journal is at.
+#[derive(Debug)]
+enum Under {
+    Nothing,
+    Append(KvTag),
+    /// Until the frozen half is merged.
+    Room(KvTag),
+    /// Until both halves are: it does not fit into any.
+    Direct(KvTag, KvBatch),
+    /// It was given to the store below.
+    Below(KvTag),
+}
+
+/// A frozen half on its way to the store below.
+#[derive(Debug, Default)]
+struct Merge {
+    all_bytes: u64,
+    done_bytes: u64,
+    /// What the store below commits now.
+    part: Option<(u64, bool)>,
+}
+
+/// A batch in the journal whose completion waits until so much is merged.
+#[derive(Debug)]
+struct Waiting {
+    tag: KvTag,
+    since: u64,
+    needed: u64,
+}
+
+/// See the module's documentation.
+pub struct JournaledKv<S: KvStore> {
+    below: S,
+    core: Arc<Core>,
+    background: Background<Job>,
+    kinds: VecDeque<Kind>,
+    pending: VecDeque<(KvTag, KvBatch)>,
+    under: Under,
+    waiting: VecDeque<Waiting>,
+    ready: Vec<KvCompletion>,
+    merge: Option<Merge>,
+    failed: Option<Failure>,
+    used_bytes: u64,
+    /// Somebody wants to be roused.
+    asked_at: Cell<u64>,
+}
+
+/// Why nothing is committed any more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Failure {
+    Full,
+    Other,
+}
+
+impl<S: KvStore> std::fmt::Debug for JournaledKv<S> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("JournaledKv")
+            .field("merge", &self.merge)
+            .field("failed", &self.failed)
+            .finish_non_exhaustive()
+    }
+}
+
+fn as_one(runs: Vec<Run>) -> Option<Arc<Run>> {
+    let runs = runs.into_iter();
+    runs.reduce(|older, newer| newer.over(&older)).map(Arc::new)
+}
+
+impl<S: KvStore> JournaledKv<S> {
+    /// Puts the journal in the file at `path` before a store; an absent file becomes an empty journal.
+    ///
+    /// # Errors
+    /// As [`JournaledKv::open_on`].
+    pub fn open(below: S, path: &Path, options: JournalOptions) -> Result<Self, KvError> {
+        let file = RealFile::open(path)?;
+        Self::open_on(below, Arc::new(file), options)
+    }
+
+    /// Puts the journal in a file before a store. A blank file becomes an empty journal, unless the store has had one before.
+    ///
+    /// # Errors
+    /// [`KvError::Damaged`] when records are missing that were durable, or the journal is not that of the store.
+    pub fn open_on(mut below: S, file: Arc<dyn File>, options: JournalOptions) -> Result<Self, KvError> {
+        let marker = below.get(MARKER)?;
+        if marker.as_ref().is_some_and(|id| id.as_ref() != options.id) {
+            return Err(KvError::Damaged("the store belongs to another journal of metadata".to_owned()));
+        }
+        let (log, view) = match Head::read(file.as_ref())? {
+            None if marker.is_some() => {
+                return Err(KvError::Damaged("the store's journal of metadata is missing".to_owned()));
+            }
+            None => (Log::create(file, options.id, options.half_bytes)?, View::default()),
+            Some(head) => {
+                let (log, replayed) = Log::open(file, options.id, head)?;
+                let view = View { active: Vec::new(), frozen: as_one(replayed.frozen) };
+                (log, replayed.active.into_iter().fold(view, |view, run| view.with(run)))
+            }
+        };
+        if marker.is_none() {
+            let mut batch = KvBatch::default();
+            batch.put(MARKER, options.id.to_vec());
+            below.commit(&batch, Durability::Durable)?;
+        }
+        let background = Background::new()?;
+        let used_bytes = log.used_bytes();
+        let core = Core::new(log, view, background.shared(), (MARKER, options.id));
+        Ok(Self {
+            below,
+            core: Arc::new(core),
+            background,
+            kinds: VecDeque::new(),
+            pending: VecDeque::new(),
+            under: Under::Nothing,
+            waiting: VecDeque::new(),
+            ready: Vec::new(),
+            merge: None,
+            failed: None,
+            used_bytes,
+            asked_at: Cell::new(u64::MAX),
+        })
+    }
+
+    /// What becomes readable when the journal has something to say; [`JournaledKv::below`] may have a descriptor of its own,
+    /// and both are to be watched.
+    #[must_use]
+    pub fn wake_fd(&self) -> BorrowedFd<'_> {
+        self.background.wake_fd()
+    }
+
+    /// The store below.
+    #[must_use]
+    pub const fn below(&self) -> &S {
+        &self.below
+    }
+
+    /// Bytes of memory that hold changes which are not in the store below.
+    #[must_use]
+    pub fn journal_bytes(&self) -> usize {
+        self.core.view().memory_bytes()
+    }
+
+    fn start(&mut self, kind: Kind, job: Job) {
+        let core = &self.core;
+        self.kinds.push_back(kind);
+        self.background.submit(job, KvTag::default(), || {
+            let core = Arc::clone(core);
+            move |job: &Job| core.work(job)
+        });
+    }
+
+    fn finish(&mut self, tag: KvTag, result: Result<(), KvError>) {
+        if let Err(error) = &result
+            && !matches!(error, KvError::Misuse(_))
+        {
+            self.fence(error);
+        }
+        // Those before it complete before it.
+        let before = self.waiting.drain(..).map(|first| KvCompletion { tag: first.tag, result: Ok(()) });
+        self.ready.extend(before);
+        self.ready.push(KvCompletion { tag, result });
+    }
+
+    fn fence(&mut self, error: &KvError) {
+        self.failed.get_or_insert(if matches!(error, KvError::Full) {
+            Failure::Full
+        } else {
+            Failure::Other
+        });
+    }
+
+    const fn refusal(&self) -> Option<KvError> {
+        match self.failed {
+            None => None,
+            Some(Failure::Full) => Some(KvError::Full),
+            Some(Failure::Other) => Some(KvError::Fenced),
+        }
+    }
+
+    /// Takes in what both threads have done, and gives them what comes next. Never waits.
+    fn advance(&mut self) {
+        let mut done = Vec::new();
+        self.background.drain(&mut done);
+        for completion in done.drain(..) {
+            match self.kinds.pop_front() {
+                Some(Kind::Append) => self.appended(completion.result),
+                Some(Kind::Part) => self.prepared(completion.result),
+                Some(Kind::Release) => self.released(completion.result),
+                None => (),
+            }
+        }
+        self.below.drain(&mut done);
+        for completion in done {
+            match completion.tag {
+                PART_TAG => self.merged(completion.result),
+                _ => self.direct_done(completion.result),
+            }
+        }
+        self.consider_merge();
+        self.start_next();
+        self.let_go();
+    }
+
+    fn appended(&mut self, result: Result<(), KvError>) {
+        let under = std::mem::replace(&mut self.under, Under::Nothing);
+        let (Under::Append(tag) | Under::Room(tag)) = under else { return };
+        match result.map(|()| self.core.take_appended()) {
+            Err(error) => self.finish(tag, Err(error)),
+            Ok(Some(Appended::NoRoom)) => self.under = Under::Room(tag),
+            Ok(Some(Appended::TooLarge(batch))) => self.under = Under::Direct(tag, batch),
+            Ok(Some(Appended::Done { used_bytes })) => {
+                self.used_bytes = used_bytes;
+                let needed = used_bytes.saturating_mul(MERGED) / self.core.half_bytes();
+                let since = self.merged_so_far();
+                self.waiting.push_back(Waiting { tag, since, needed });
+            }
+            Ok(None) => self.finish(tag, Err(KvError::Fenced)),
+        }
+        self.core.reset_progress();
+    }
+
+    fn consider_merge(&mut self) {
+        if self.merge.is_some() || self.failed.is_some() {
+            return;
+        }
+        if matches!(self.under, Under::Direct(..)) && self.core.view().frozen.is_none() {
+            self.freeze();
+        }
+        if let Some(frozen) = &self.core.view().frozen {
+            let all_bytes = frozen.content_bytes();
+            self.merge = Some(Merge { all_bytes, ..Merge::default() });
+            self.start(Kind::Part, Job::Part);
+        }
+    }
+
+    /// Lets the active half be merged, if there is anything in it, with no append under way.
+    fn freeze(&mut self) {
+        if self.used_bytes == 0 {
+            return;
+        }
+        match self.core.freeze() {
+            Ok(true) => self.used_bytes = 0,
+            Ok(false) => (),
+            Err(error) => self.fence(&error),
+        }
+    }
+
+    fn prepared(&mut self, result: Result<(), KvError>) {
+        let part = match (result, self.core.take_part()) {
+            (Ok(()), Some(part)) => part,
+            (Err(error), _) => return self.merge_failed(&error),
+            (Ok(()), None) => return self.merge_failed(&KvError::Fenced),
+        };
+        if let Some(merge) = &mut self.merge {
+            merge.part = Some((part.bytes, part.is_last));
+            self.below.submit(part.batch, PART_TAG);
+        }
+    }
+
+    fn merged(&mut self, result: Result<(), KvError>) {
+        if let Err(error) = result {
+            return self.merge_failed(&error);
+        }
+        let Some(merge) = &mut self.merge else { return };
+        let Some((bytes, is_last)) = merge.part.take() else { return };
+        merge.done_bytes += bytes;
+        if is_last {
+            self.start(Kind::Release, Job::Release);
+        } else {
+            self.start(Kind::Part, Job::Part);
+        }
+    }
+
+    fn released(&mut self, result: Result<(), KvError>) {
+        match result {
+            Ok(()) => self.merge = None,
+            Err(error) => self.merge_failed(&error),
+        }
+    }
+
+    /// What waits for the merge waits in vain. Batches in the journal are durable nevertheless.
+    fn merge_failed(&mut self, error: &KvError) {
+        self.fence(error);
+        self.merge = None;
+    }
+
+    fn direct_done(&mut self, result: Result<(), KvError>) {
+        if let Under::Below(tag) = std::mem::replace(&mut self.under, Under::Nothing) {
+            self.finish(tag, result);
+        }
+    }
+
+    fn start_next(&mut self) {
+        if let Some(refusal) = self.refusal() {
+            return self.refuse_all(refusal);
+        }
+        match std::mem::replace(&mut self.under, Under::Nothing) {
+            Under::Nothing => {
+                let Some((tag, batch)) = self.pending.pop_front() else { return };
+                self.under = Under::Append(tag);
+                self.core.reset_progress();
+                self.start(Kind::Append, Job::Append(Some(batch).into()));
+            }
+            Under::Room(tag) if self.merge.is_none() => {
+                self.under = Under::Append(tag);
+                self.start(Kind::Append, Job::Again);
+            }
+            Under::Direct(tag, batch) if self.is_all_below() => {
+                self.under = Under::Below(tag);
+                self.below.submit(batch_with_marker(batch, self.core.id()), DIRECT_TAG);
+            }
+            other => self.under = other,
+        }
+    }
+
+    fn is_all_below(&self) -> bool {
+        self.merge.is_none() && self.used_bytes == 0 && self.core.view().frozen.is_none()
+    }
+
+    fn refuse_all(&mut self, refusal: KvError) {
+        match std::mem::replace(&mut self.under, Under::Nothing) {
+            Under::Room(tag) | Under::Direct(tag, _) => self.finish(tag, Err(refusal)),
+            // They will say so themselves.
+            other => self.under = other,
+        }
+        if matches!(self.under, Under::Nothing) {
+            while let Some((tag, _)) = self.pending.pop_front() {
+                let refusal = self.refusal().unwrap_or(KvError::Fenced);
+                self.finish(tag, Err(refusal));
+            }
+        }
+    }
+
+    /// Of [`MERGED`].
+    fn merged_so_far(&self) -> u64 {
+        let Some(merge) = &self.merge else {
+            return if self.core.view().frozen.is_some() { 0 } else { MERGED };
+        };
+        let part =
+            merge.part.map_or(0, |(bytes, _)| bytes * self.below.progress().min(COMMITTED) / COMMITTED);
+        (merge.done_bytes + part).saturating_mul(MERGED) / merge.all_bytes.max(1)
+    }
+
+    /// Completes batches for which enough is merged; wants to be roused when it is for the next one.
+    fn let_go(&mut self) {
+        let merged = self.merged_so_far();
+        let is_over = self.failed.is_some() || (self.merge.is_none() && self.core.view().frozen.is_none());
+        while let Some(first) = self.waiting.pop_front_if(|first| is_over || first.needed <= merged) {
+            self.ready.push(KvCompletion { tag: first.tag, result: Ok(()) });
+        }
+        self.arm(merged);
+    }
+
+    /// Has the store below rouse us when the merge is as far as somebody wants it.
+    fn arm(&self, merged: u64) {
+        let (Some(first), Some(merge)) = (self.waiting.front(), &self.merge) else { return };
+        let Some((part_bytes, _)) = merge.part else { return };
+        let mut wanted = first.needed;
+        if self.asked_at.get() <= COMMITTED {
+            let behind = self.asked_at.get().saturating_sub(APPENDED);
+            let asked =
+                first.since + first.needed.saturating_sub(first.since) * behind / (COMMITTED - APPENDED);
+            if asked > merged {
+                wanted = wanted.min(asked);
+            } else {
+                self.asked_at.set(u64::MAX);
+            }
+        }
+        let bytes = (wanted.saturating_mul(merge.all_bytes) / MERGED).saturating_sub(merge.done_bytes);
+        // One more, since less than one is not counted.
+        let progress = bytes * COMMITTED / part_bytes.max(1) + 1;
+        if progress <= COMMITTED {
+            self.below.wake_at(progress);
+        }
+    }
+
+    /// Nothing is left that was submitted but for completions that wait.
+    fn is_settled(&self) -> bool {
+        matches!(self.under, Under::Nothing) && self.pending.is_empty()
+    }
+
+    fn wait_for_threads(&self) -> bool {
+        !self.background.is_idle() || self.merge.is_some() || matches!(self.under, Under::Below(_))
+    }
+
+    /// Waits until either thread has done something, or is roused.
+    fn wait_once(&mut self) {
+        if self.background.is_idle() {
+            self.below.wait();
+        } else {
+            self.background.wait();
+        }
+    }
+
+    fn settle(&mut self) {
+        self.advance();
+        while !self.is_settled() && self.wait_for_threads() {
+            self.wait_once();
+            self.advance();
+        }
+    }
+
+    /// Waits until the frozen half is merged.
+    fn finish_merge(&mut self) {
+        self.advance();
+        while self.merge.is_some() && self.failed.is_none() {
+            self.wait_once();
+            self.advance();
+        }
+    }
+
+    fn commit_below(&mut self, batch: KvBatch) -> Result<(), KvError> {
+        self.finish_merge();
+        self.freeze();
+        self.finish_merge();
+        match self.refusal() {
+            Some(refusal) => Err(refusal),
+            // Durable in any case: what follows in the journal may be, and would be there without it.
+            None => self.below.commit(&batch_with_marker(batch, self.core.id()), Durability::Durable),
+        }
+    }
+
+    fn commit_now(&mut self, batch: &KvBatch, durability: Durability) -> Result<(), KvError> {
+        let mut appended = self.core.commit(batch, durability)?;
+        if matches!(appended, Appended::NoRoom) {
+            self.finish_merge();
+            appended = self.core.commit_again(durability)?;
+        }
+        match appended {
+            Appended::Done { used_bytes } => {
+                self.used_bytes = used_bytes;
+                Ok(())
+            }
+            Appended::TooLarge(batch) => self.commit_below(batch),
+            Appended::NoRoom => Err(KvError::Fenced),
+        }
+    }
+}
+
+/// A batch for the store below that leaves the marker there.
+fn batch_with_marker(mut batch: KvBatch, id: [u8; 16]) -> KvBatch {
+    if batch.prefixes().iter().any(|prefix| MARKER.starts_with(prefix)) {
+        batch.put(MARKER, id.to_vec());
+    }
+    batch
+}

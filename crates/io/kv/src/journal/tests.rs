@@ -1,0 +1,261 @@
+//! The journal with stores in memory and in files: what it keeps, finds and refuses.
+
+mod crash;
+
+use super::*;
+use crate::{KvOptions, MemoryKv, RedbKv};
+use bytes::Bytes;
+use nacre_simdisk::SimFile;
+use std::ops::Bound;
+use tempfile::tempdir;
+
+const ID: [u8; 16] = [5; 16];
+const HALF_BYTES: u64 = 64 << 10;
+
+fn options(half_bytes: u64) -> JournalOptions {
+    JournalOptions { id: ID, half_bytes }
+}
+
+fn open<S: KvStore>(below: S, file: &SimFile) -> Result<JournaledKv<S>, KvError> {
+    JournaledKv::open_on(below, Arc::new(file.open()), options(HALF_BYTES))
+}
+
+fn open_below(file: &SimFile) -> RedbKv {
+    let file = file.clone();
+    let options = KvOptions { cache_bytes: 64 << 10, ..KvOptions::default() };
+    RedbKv::open_on(move || Ok(Arc::new(file.open()) as Arc<dyn File>), options).expect("a healthy file")
+}
+
+fn batch(pairs: &[(&str, usize)]) -> KvBatch {
+    let mut batch = KvBatch::default();
+    for (key, bytes) in pairs {
+        batch.put(key.as_bytes().to_vec(), vec![7; *bytes]);
+    }
+    batch
+}
+
+fn keys<S: KvStore>(kv: &JournaledKv<S>) -> Vec<String> {
+    let pairs = kv.scan_prefix(b"").expect("a healthy store").into_iter();
+    pairs.map(|(key, _)| String::from_utf8_lossy(&key).into_owned()).collect()
+}
+
+fn damage<S: KvStore>(opened: Result<JournaledKv<S>, KvError>) -> String {
+    match opened {
+        Err(KvError::Damaged(text)) => text,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Changes a byte of the journal.
+fn rot(file: &SimFile, at: u64) {
+    let handle = file.open();
+    let mut byte = [0];
+    handle.read(at, &mut byte).expect("within the file");
+    handle.write(at, &[!byte[0]]).expect("within the file");
+    handle.sync().expect("a healthy file");
+}
+
+#[test]
+fn conforms_over_memory_with_halves_that_are_full_all_the_time() {
+    for half_bytes in [16 << 10, HALF_BYTES, 8 << 20] {
+        crate::conformance::check(&mut || {
+            let file = SimFile::new(1);
+            JournaledKv::open_on(MemoryKv::new(), Arc::new(file.open()), options(half_bytes))
+                .expect("a blank file")
+        });
+    }
+}
+
+#[test]
+fn conforms_over_files() {
+    let folder = tempdir().expect("a writable temporary folder");
+    let mut count = 0;
+    crate::conformance::check(&mut || {
+        count += 1;
+        let below = RedbKv::open(&folder.path().join(format!("{count}.redb"))).expect("a new store");
+        let path = folder.path().join(format!("{count}.journal"));
+        JournaledKv::open(below, &path, options(HALF_BYTES)).expect("a new journal")
+    });
+}
+
+#[test]
+fn what_was_committed_is_there_after_a_restart_and_merged_when_the_store_rests() {
+    let (journal, file) = (SimFile::new(1), SimFile::new(2));
+    let mut kv = open(open_below(&file), &journal).expect("blank files");
+    kv.commit(&batch(&[("a", 3000), ("b", 1), ("pa", 1)]), Durability::Durable).expect("healthy");
+    let mut second = batch(&[("c", 1), ("pb", 1)]);
+    second.delete_prefix("p");
+    second.delete("b");
+    kv.commit(&second, Durability::Durable).expect("healthy");
+    assert_eq!(kv.below().scan_prefix(b"").expect("healthy").len(), 1, "its marker");
+    drop(kv);
+    let mut kv = open(open_below(&file), &journal).expect("as it was left");
+    assert_eq!(keys(&kv), ["a", "c", "pb"]);
+    assert!(kv.journal_bytes() > 3000);
+    kv.idle_trim().expect("healthy");
+    assert_eq!(keys(&kv), ["a", "c", "pb"]);
+    assert_eq!(
+        kv.below().scan_prefix(b"").expect("healthy").len(),
+        4,
+        "all but what was deleted, and the marker"
+    );
+    assert_eq!(kv.journal_bytes(), 0);
+}
+
+#[test]
+fn a_reader_goes_on_while_what_it_reads_is_merged_and_deleted() {
+    let (journal, file) = (SimFile::new(1), SimFile::new(2));
+    let mut kv = open(open_below(&file), &journal).expect("blank files");
+    let all: Vec<String> = (0..40).map(|nth| format!("{nth:02}")).collect();
+    for key in &all {
+        kv.commit(&batch(&[(key, 3000)]), Durability::Durable).expect("healthy");
+    }
+    let mut reader = kv.reader(Bound::Unbounded, Bound::Unbounded).expect("healthy");
+    let mut everything = KvBatch::default();
+    everything.delete_prefix("");
+    kv.commit(&everything, Durability::Durable).expect("healthy");
+    kv.idle_trim().expect("healthy");
+    let mut found = Vec::new();
+    while let Some(part) = Some(reader.read(9000).expect("healthy")).filter(|part| !part.is_empty()) {
+        found.extend(part.into_iter().map(|(key, _)| String::from_utf8_lossy(&key).into_owned()));
+    }
+    assert_eq!(found, all);
+    assert!(keys(&kv).is_empty());
+}
+
+/// Submits and looks until the journal has it, whether or not it is complete.
+fn submit<S: KvStore>(kv: &mut JournaledKv<S>, batch: KvBatch, tag: u64) {
+    kv.submit(batch, KvTag(tag));
+    while !kv.is_settled() {
+        kv.background.wait();
+        kv.advance();
+    }
+}
+
+#[test]
+fn completions_wait_for_the_merge_and_those_of_an_empty_half_do_not() {
+    let (journal, mut below) = (SimFile::new(1), MemoryKv::new());
+    below.hold();
+    let mut kv = open(below, &journal).expect("a blank file");
+    let (mut nth, mut done) = (0, Vec::new());
+    while kv.core.view().frozen.is_none() {
+        let waits = kv.waiting.len();
+        assert_eq!(waits, 0, "nothing is merged yet");
+        submit(&mut kv, batch(&[(&format!("{nth}"), 11_000)]), nth);
+        nth += 1;
+    }
+    kv.drain(&mut done);
+    assert_eq!(done.len() as u64, nth - 1, "the first of the other half waits");
+    assert!(kv.progress() < COMMITTED && kv.progress() >= APPENDED);
+    submit(&mut kv, batch(&[("last", 11_000)]), nth);
+    kv.drain(&mut done);
+    assert_eq!(done.len() as u64, nth - 1);
+    while done.len() as u64 <= nth {
+        kv.wait();
+        kv.drain(&mut done);
+    }
+    assert!(done.iter().all(|done| done.result.is_ok()) && done.iter().map(|done| done.tag.0).eq(0..=nth));
+    assert_eq!(keys(&kv).len() as u64, nth + 1);
+}
+
+#[test]
+fn a_batch_that_no_half_has_room_for_comes_after_those_before_it() {
+    let journal = SimFile::new(1);
+    let mut kv = open(MemoryKv::new(), &journal).expect("a blank file");
+    let mut done = Vec::new();
+    kv.submit(batch(&[("a", 1), ("b", 1)]), KvTag(0));
+    let mut large = batch(&[("c", 200_000)]);
+    large.delete("a");
+    large.delete_prefix("\u{0}");
+    kv.submit(large, KvTag(1));
+    kv.submit(batch(&[("d", 1)]), KvTag(2));
+    while done.len() < 3 {
+        kv.wait();
+        kv.drain(&mut done);
+    }
+    assert!(done.iter().all(|done| done.result.is_ok()) && done.iter().map(|done| done.tag.0).eq(0..3));
+    assert_eq!(keys(&kv), ["b", "c", "d"]);
+    let below = std::mem::take(&mut kv.below);
+    drop(kv);
+    assert_eq!(keys(&open(below.crash(0), &journal).expect("as it was left")), ["b", "c", "d"]);
+}
+
+#[test]
+fn a_durable_record_that_is_damaged_is_an_error_even_the_last_one() {
+    for nth in 0..3 {
+        let (journal, file) = (SimFile::new(1), SimFile::new(2));
+        let mut kv = open(open_below(&file), &journal).expect("blank files");
+        for key in ["a", "b", "c"] {
+            kv.commit(&batch(&[(key, 9)]), Durability::Durable).expect("healthy");
+        }
+        drop(kv);
+        rot(&journal, head::HEADS_BYTES + nth * 4096 + 60);
+        let text = damage(open(open_below(&file), &journal));
+        assert!(text.contains(&format!("record {} ", nth + 1)), "{text}");
+    }
+}
+
+#[test]
+fn records_behind_one_that_was_lost_do_not_come_back() {
+    let (journal, file) = (SimFile::new(1), SimFile::new(2));
+    let mut kv = open(open_below(&file), &journal).expect("blank files");
+    kv.commit(&batch(&[("lost", 9)]), Durability::Buffered).expect("healthy");
+    kv.commit(&batch(&[("behind", 9)]), Durability::Buffered).expect("healthy");
+    drop(kv);
+    rot(&journal, head::HEADS_BYTES + 60);
+    let mut kv = open(open_below(&file), &journal).expect("nothing was durable");
+    assert!(keys(&kv).is_empty());
+    kv.commit(&batch(&[("new", 9)]), Durability::Buffered).expect("healthy");
+    drop(kv);
+    assert_eq!(keys(&open(open_below(&file), &journal).expect("whole")), ["new"]);
+}
+
+#[test]
+fn one_damaged_head_is_survived_and_two_are_not() {
+    let (journal, file) = (SimFile::new(1), SimFile::new(2));
+    let mut kv = open(open_below(&file), &journal).expect("blank files");
+    kv.commit(&batch(&[("a", 9)]), Durability::Durable).expect("healthy");
+    drop(kv);
+    rot(&journal, 20);
+    assert_eq!(keys(&open(open_below(&file), &journal).expect("the other one")), ["a"]);
+    rot(&journal, 20);
+    rot(&journal, 4096 + 20);
+    assert!(damage(open(open_below(&file), &journal)).contains("heads"));
+}
+
+#[test]
+fn a_journal_stays_with_its_store() {
+    let (journal, file) = (SimFile::new(1), SimFile::new(2));
+    drop(open(open_below(&file), &journal).expect("blank files"));
+    assert!(damage(open(open_below(&file), &SimFile::new(3))).contains("missing"));
+    let other = JournalOptions { id: [6; 16], half_bytes: HALF_BYTES };
+    let opened = JournaledKv::open_on(MemoryKv::new(), Arc::new(journal.open()), other);
+    assert!(damage(opened).contains("another store"));
+    drop(open(open_below(&file), &journal).expect("they belong together"));
+}
+
+#[test]
+fn a_merge_that_fails_fences_the_store_and_keeps_what_the_journal_has() {
+    let (journal, mut below) = (SimFile::new(1), MemoryKv::new());
+    below.fail_after(1);
+    let mut kv = open(below, &journal).expect("a blank file");
+    let (mut nth, mut done, mut kept) = (0, Vec::new(), 0);
+    loop {
+        kv.submit(batch(&[(&format!("{nth:03}"), 11_000)]), KvTag(nth));
+        while done.len() as u64 <= nth {
+            kv.wait();
+            kv.drain(&mut done);
+        }
+        if done.last().is_some_and(|done| done.result.is_err()) {
+            break;
+        }
+        nth += 1;
+        kept += 1;
+        assert!(nth < 100, "a merge began");
+    }
+    assert!(matches!(kv.commit(&batch(&[("z", 1)]), Durability::Durable), Err(KvError::Fenced)));
+    let below = std::mem::take(&mut kv.below);
+    drop(kv);
+    let kv = open(below.crash(0), &journal).expect("as it was left");
+    assert!(keys(&kv).len() >= kept && kept > 4, "{kept}");
+}
