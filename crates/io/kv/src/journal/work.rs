@@ -149,7 +149,7 @@ impl Core {
         self.half_bytes
     }
 
-    /// The journal's.
+    /// Which journal the store below belongs to, 16 random bytes.
     pub(crate) const fn id(&self) -> [u8; 16] {
         self.marker.1
     }
