@@ -272,6 +272,8 @@ fn an_osd_that_ends_leaves_the_others_of_its_process_alone() {
         ceph config set osd.1 osd_max_markdown_count 0
         for try in $(seq 50); do [ $(ceph tell osd.1 config get osd_max_markdown_count | jq -r .osd_max_markdown_count) = 0 ] && break; sleep 0.1; done
         ceph osd down 1; is 101
+        # The monitor says so before the OSD hears of it.
+        for try in $(seq 100); do grep -q 'osd.1 is not running' both && [ ! -e $DIR/run/osd.1.pid ] && break; sleep 0.1; done
         grep -q 'osd.1 is not running' both; [ ! -e $DIR/run/osd.1.pid ]
         kill -0 $PID; rados -p $POOL put object /etc/hostname; rados -p $POOL get object - | cmp - /etc/hostname
         # Its folder is free for another process.
