@@ -135,7 +135,13 @@ impl Alloc {
     /// Takes what a shard of the free map says; gives a block that is outside of the area, or taken twice. [`Alloc::loaded`] is due behind the last one.
     pub(crate) fn load(&mut self, nth: u32, shard: &FreeMapShard) -> Result<(), u32> {
         self.free.load(nth * FREE_MAP_SHARD_BLOCKS, shard.used())?; // callers bound `nth`
-        shard.shared(nth).for_each(|(run, extra)| self.shared.put(run, extra));
+        for (run, extra) in shard.shared(nth) {
+            let end = u64::from(self.area.start) + u64::from(self.area.count);
+            if run.start < self.area.start || u64::from(run.start) + u64::from(run.count) > end {
+                return Err(run.start);
+            }
+            self.shared.put(run, extra);
+        }
         Ok(())
     }
 
