@@ -41,24 +41,28 @@ impl SharedBlocks {
 
     /// One more for a block.
     pub(crate) fn add(&mut self, block: u32) {
-        self.set(block, self.extra(block) + 1);
+        let found = self.run_of(block);
+        self.replace(block, found, found.map_or(0, |(_, extra)| extra) + 1);
     }
 
     /// One less for a block; false when it has none beyond the first.
     pub(crate) fn release(&mut self, block: u32) -> bool {
-        let extra = self.extra(block);
-        if extra > 0 {
-            self.set(block, extra - 1);
-        }
-        extra > 0
+        let Some((run, extra)) = self.run_of(block) else { return false };
+        self.replace(block, Some((run, extra)), extra - 1);
+        true
     }
 
     /// Says how many a block has.
     pub(crate) fn set(&mut self, block: u32, extra: u32) {
-        if let Some((run, was)) = self.run_of(block) {
-            if was == extra {
-                return;
-            }
+        let found = self.run_of(block);
+        if found.map_or(0, |(_, was)| was) != extra {
+            self.replace(block, found, extra);
+        }
+    }
+
+    /// Gives a block of the run `found` another number.
+    fn replace(&mut self, block: u32, found: Option<(Run, u32)>, extra: u32) {
+        if let Some((run, was)) = found {
             self.cut_out(run, was, block);
         }
         if extra > 0 {

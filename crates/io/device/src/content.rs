@@ -180,6 +180,13 @@ mod tests {
         file
     }
 
+    fn label() -> Label {
+        let id = Uuid([2; 16]);
+        let owner = Owner { cluster: id, osd: 3, osd_uuid: id, store: id };
+        let regions = vec![Region { kind: RegionKind::Log, offset: 4096, length: 8192 }];
+        Label { owner, role: Role::Log, device_bytes: DEVICE_BYTES, regions }
+    }
+
     fn found(file: &dyn File) -> Content {
         content(file, DEVICE_BYTES).expect("a healthy device")
     }
@@ -231,10 +238,7 @@ mod tests {
     #[test]
     fn what_somebody_puts_on_a_device_of_ours_is_found() {
         let file = device();
-        let id = Uuid([2; 16]);
-        let owner = Owner { cluster: id, osd: 3, osd_uuid: id, store: id };
-        let regions = vec![Region { kind: RegionKind::Log, offset: 4096, length: 8192 }];
-        let label = Label { owner, role: Role::Log, device_bytes: DEVICE_BYTES, regions };
+        let label = label();
         let put = |at: u64, bytes: &[u8]| {
             write_label(&file, &label).expect("a healthy device");
             file.write(at, bytes).expect("there");
@@ -257,10 +261,7 @@ mod tests {
     #[test]
     fn our_own_label_is_found_whole_or_damaged() {
         let file = device();
-        let id = Uuid([2; 16]);
-        let owner = Owner { cluster: id, osd: 3, osd_uuid: id, store: id };
-        let regions = vec![Region { kind: RegionKind::Log, offset: 4096, length: 8192 }];
-        let label = Label { owner, role: Role::Log, device_bytes: DEVICE_BYTES, regions };
+        let label = label();
         write_label(&file, &label).expect("a healthy device");
         assert_eq!(found(&file), Content::Labelled(Box::new(label)));
         file.write(100, &[1]).expect("there");

@@ -14,7 +14,7 @@ use std::sync::Arc;
 const SEEDS: u64 = 60;
 const CRASHES: u64 = 12;
 
-type Content = BTreeMap<Bytes, Bytes>;
+pub(crate) type Content = BTreeMap<Bytes, Bytes>;
 
 /// A region in the middle of a device, with chunks small enough that many are begun between two crashes.
 const PLACE: RegionPlace = RegionPlace { offset: 1 << 20, length: 24 << 20, owner: [7; 16] };
@@ -51,24 +51,29 @@ fn open(file: &SimFile, kind: Kind) -> Result<RedbKv, KvError> {
     }
 }
 
-fn content(kv: &RedbKv) -> Result<Content, KvError> {
+pub(crate) fn content(kv: &impl KvStore) -> Result<Content, KvError> {
     Ok(kv.scan_prefix(b"")?.into_iter().collect())
 }
 
-fn random_batch(rng: &mut SeededEntropy, content: &mut Content) -> KvBatch {
+/// Up to `ops_max` changes, of values as long as some of `lengths`.
+pub(crate) fn random_batch(
+    rng: &mut SeededEntropy,
+    content: &mut Content,
+    (ops_max, lengths): (u64, &[usize]),
+) -> KvBatch {
     let mut batch = KvBatch::default();
     if rng.u64().is_multiple_of(8) {
         let prefix = format!("{}", rng.u64() % 10);
         content.retain(|key, _| !key.starts_with(prefix.as_bytes()));
         batch.delete_prefix(prefix);
     }
-    for _ in 0..rng.u64() % 40 {
+    for _ in 0..rng.u64() % ops_max {
         let key = Bytes::from(format!("{}", rng.u64() % 300));
         if rng.u64().is_multiple_of(3) {
             content.remove(&key);
             batch.delete(key);
         } else {
-            let length = [10, 300, 6000][(rng.u64() % 3) as usize];
+            let length = lengths[(rng.u64() % lengths.len() as u64) as usize];
             let value = Bytes::from(vec![rng.u64() as u8; length]);
             content.insert(key.clone(), value.clone());
             batch.put(key, value);
@@ -77,24 +82,36 @@ fn random_batch(rng: &mut SeededEntropy, content: &mut Content) -> KvBatch {
     batch
 }
 
+/// Commits in one of the ways that there are: buffered, durably, and in the background for all others. Says whether that is durable.
+pub(crate) fn commit(
+    kv: &mut impl KvStore,
+    way: u64,
+    batch: KvBatch,
+    nth: u64,
+) -> (Result<(), KvError>, bool) {
+    match way {
+        0 => (kv.commit(&batch, Durability::Buffered), false),
+        1 => (kv.commit(&batch, Durability::Durable), true),
+        _ => {
+            let mut done: Vec<KvCompletion> = Vec::new();
+            kv.submit(batch, KvTag(nth));
+            while done.is_empty() {
+                kv.wait();
+                kv.drain(&mut done);
+            }
+            (done.pop().map_or(Err(KvError::Fenced), |done| done.result), true)
+        }
+    }
+}
+
 /// Commits in every way until the power goes. Gives what may be found: the last that was durable, and all since.
 fn work(kv: &mut RedbKv, rng: &mut SeededEntropy, begin: Content) -> Vec<Content> {
     let mut states = vec![begin];
     for nth in 0..40 {
         let mut next = states.last().cloned().unwrap_or_default();
-        let batch = random_batch(rng, &mut next);
+        let batch = random_batch(rng, &mut next, (40, &[10, 300, 6000]));
         states.push(next);
-        let (outcome, is_durable) = match rng.u64() % 3 {
-            0 => (kv.commit(&batch, Durability::Buffered), false),
-            1 => (kv.commit(&batch, Durability::Durable), true),
-            _ => {
-                let mut done: Vec<KvCompletion> = Vec::new();
-                kv.submit(batch, KvTag(nth));
-                kv.wait();
-                kv.drain(&mut done);
-                (done.pop().map_or(Err(KvError::Fenced), |done| done.result), true)
-            }
-        };
+        let (outcome, is_durable) = commit(kv, rng.u64() % 3, batch, nth);
         if outcome.is_err() {
             break;
         }

@@ -4,7 +4,6 @@ mod crash;
 
 use super::*;
 use crate::{KvOptions, MemoryKv, RedbKv};
-use bytes::Bytes;
 use nacre_simdisk::SimFile;
 use std::ops::Bound;
 use tempfile::tempdir;

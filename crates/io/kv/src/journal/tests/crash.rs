@@ -1,16 +1,14 @@
 //! Power goes at any moment, of the journal's file and the store's: what was durable is there, a batch wholly or not at all.
 
 use super::*;
-use crate::{KvCompletion, KvTag};
+use crate::crash::{Content, commit, content, random_batch};
 use nacre_simdisk::Syncs;
 use nacre_types::Entropy;
 use nacre_types::entropy::SeededEntropy;
-use std::collections::BTreeMap;
 
 const SEEDS: u64 = 40;
 const CRASHES: u64 = 12;
 
-type Content = BTreeMap<Bytes, Bytes>;
 type Journaled = JournaledKv<RedbKv>;
 
 /// The files of the journal and of the store below.
@@ -48,53 +46,15 @@ impl Files {
     }
 }
 
-fn content(kv: &Journaled) -> Result<Content, KvError> {
-    Ok(kv.scan_prefix(b"")?.into_iter().collect())
-}
-
-fn random_batch(rng: &mut SeededEntropy, content: &mut Content) -> KvBatch {
-    let mut batch = KvBatch::default();
-    if rng.u64().is_multiple_of(8) {
-        let prefix = format!("{}", rng.u64() % 10);
-        content.retain(|key, _| !key.starts_with(prefix.as_bytes()));
-        batch.delete_prefix(prefix);
-    }
-    let large = rng.u64().is_multiple_of(40);
-    for _ in 0..rng.u64() % 30 {
-        let key = Bytes::from(format!("{}", rng.u64() % 300));
-        if rng.u64().is_multiple_of(3) {
-            content.remove(&key);
-            batch.delete(key);
-        } else {
-            let length = [10, 300, 3000, 20_000][(rng.u64() % if large { 4 } else { 3 }) as usize];
-            let value = Bytes::from(vec![rng.u64() as u8; length]);
-            content.insert(key.clone(), value.clone());
-            batch.put(key, value);
-        }
-    }
-    batch
-}
-
 /// Commits in every way until the power goes. Gives what may be found: the last that was durable, and all since.
 fn work(kv: &mut Journaled, rng: &mut SeededEntropy, begin: Content) -> Result<Vec<Content>, String> {
     let mut states = vec![begin];
     for nth in 0..60 {
         let mut next = states.last().cloned().unwrap_or_default();
-        let batch = random_batch(rng, &mut next);
+        let lengths = &[10, 300, 3000, 20_000][..if rng.u64().is_multiple_of(40) { 4 } else { 3 }];
+        let batch = random_batch(rng, &mut next, (30, lengths));
         states.push(next);
-        let (outcome, is_durable) = match rng.u64() % 4 {
-            0 => (kv.commit(&batch, Durability::Buffered), false),
-            1 => (kv.commit(&batch, Durability::Durable), true),
-            _ => {
-                let mut done: Vec<KvCompletion> = Vec::new();
-                kv.submit(batch, KvTag(nth));
-                while done.is_empty() {
-                    kv.wait();
-                    kv.drain(&mut done);
-                }
-                (done.pop().map_or(Err(KvError::Fenced), |done| done.result), true)
-            }
-        };
+        let (outcome, is_durable) = commit(kv, rng.u64() % 4, batch, nth);
         let outcome = if nth % 20 == 19 { outcome.and_then(|()| kv.idle_trim()) } else { outcome };
         if outcome.is_err() {
             break;
