@@ -226,7 +226,8 @@ fn debians_boards_and_rules_work_unchanged() {
     assert_eq!(ran.code, 0, "{}\n{}", ran.out, ran.err);
 }
 
-/// What OSDs say of their processor time is what the kernel says of their processes, within 5 %.
+/// What OSDs say of their processor time is what the kernel says of their processes, within 2 % and two of its ticks, at some moment between
+/// the end of the load and the look at the page: what they use meanwhile may or may not be in it.
 #[test]
 fn processor_time_is_that_of_the_processes() {
     let Some(cluster) = Cluster::start_processes(3) else { return };
@@ -236,21 +237,22 @@ fn processor_time_is_that_of_the_processes() {
         r#"
         metrics_at $(free_port)
         rados -p p bench 8 write -b 4096 -t 16 > bench.log
-        # Once nobody works any more, what is on the page is what is true.
+        # Threads that have ended count, too.
+        kernel() { awk -v ticks=$(getconf CLK_TCK) '{ printf "%d\n", ($14 + $15) * 1000000 / ticks }' /proc/$(cat $DIR/run/osd.$1.pid)/stat; }
+        for osd in 0 1 2; do kernel $osd > kernel.$osd; done
         sleep 11; scrape > page
         for osd in 0 1 2; do
           of() { awk -v name="ceph_osd_cpu_$1_us{ceph_daemon=\"osd.$osd\"}" 'index($0, name) == 1 { print $NF }' page; }
-          # Threads that have ended count, too.
-          kernel=$(awk -v ticks=$(getconf CLK_TCK) '{ printf "%d\n", ($14 + $15) * 1000000 / ticks }' /proc/$(cat $DIR/run/osd.$osd.pid)/stat)
-          echo "$(of threads) $(of process) $kernel"
+          echo "$(of threads) $(of process) $(cat kernel.$osd) $(kernel $osd)"
         done"#,
     );
     for line in seen.lines() {
         let numbers: Vec<f64> =
             line.split(' ').map(|word| word.parse().unwrap_or_else(|_| panic!("{seen}"))).collect();
-        let [threads, process, kernel] = numbers[..] else { panic!("{seen}") };
-        assert!(kernel > 200_000.0 && (process / kernel - 1.0).abs() < 0.05, "{seen}");
+        let [threads, process, before, after] = numbers[..] else { panic!("{seen}") };
+        let (least, most) = (before * 0.98 - 20_000.0, after * 1.02 + 20_000.0);
+        assert!(before > 200_000.0 && process > least && process < most, "{seen}");
         assert!(threads < process * 1.001 && threads > process * 0.5, "{seen}");
     }
-    println!("threads, process, kernel, in us:\n{seen}");
+    println!("threads, process, kernel before and after, in us:\n{seen}");
 }
