@@ -2,7 +2,8 @@
 //! shard's thread. A real file in the folder `NACRE_BENCH_DIR` (default: the target folder's file system).
 //!
 //! `cargo bench -p nacre-blockstore` prints one line per run; `NACRE_BENCH_SECONDS`, `_DEPTH`, `_OBJECTS`, `_OBJECT_KIB`, `_MEMORY_MIB`
-//! (target of the store), `_WARM_SECONDS` (writes before those that are measured), `_JOURNAL_MIB` (each half of a journal before the KV
+//! (target of the store), `_LOOKUPS` (1: each object is looked up once at first, as in a store that has run for a while), `_WARM_SECONDS`
+//! (writes before those that are measured), `_JOURNAL_MIB` (each half of a journal before the KV
 //! store; memory for both is taken from what clean blocks and metadata have; without it there is none). `NACRE_BENCH_STORE` names a
 //! folder whose store is used again, or made, and kept: runs in alternation need not fill theirs each time, and a store that was
 //! filled long ago is faster than a new file. In the end the process is replaced by itself, which is to the store as if it had been
@@ -18,7 +19,7 @@ use nacre_env::real::{DriverChoice, RealDisk, RealNet};
 use nacre_env::{Clock, Disk, Net, RealClock};
 use nacre_kv::{JournalOptions, JournaledKv, KvOptions, KvStore, RedbKv};
 use nacre_store::{Completion, ObjectStore, StoreState};
-use nacre_txn::{Op, StoreToken, Transaction};
+use nacre_txn::{ObjectView, Op, StoreToken, Transaction};
 use nacre_types::entropy::SeededEntropy;
 use nacre_types::{Entropy, Eversion, HObject, PgId, SpgId, Stamp};
 use std::io::Write;
@@ -184,11 +185,24 @@ impl Bench {
         })
     }
 
+    fn pg(object: u64) -> SpgId {
+        SpgId::replicated(PgId::new(1, u32::try_from(object).unwrap_or_default() % PGS))
+    }
+
+    fn name(object: u64) -> HObject {
+        HObject::head(1, "".into(), "".into(), format!("rbd_data.1234567890.{object:016x}").into())
+    }
+
+    /// What memory has room for is there then.
+    fn look_up_all(&self) {
+        for object in 0..self.objects {
+            assert!(self.store.meta(&Self::pg(object), &Self::name(object)).is_some(), "object {object}");
+        }
+    }
+
     fn submit(&mut self, object: u64, offset: u64, data: Bytes) {
-        let pg = u32::try_from(object).unwrap_or_default() % PGS;
-        let mut txn = Transaction::new(SpgId::replicated(PgId::new(1, pg)));
-        let name =
-            HObject::head(1, "".into(), "".into(), format!("rbd_data.1234567890.{object:016x}").into());
+        let mut txn = Transaction::new(Self::pg(object));
+        let name = Self::name(object);
         let token = self.submitted.len() as u64;
         let number = self.earlier + token + 1;
         txn.push(Op::Write { object: name.clone(), offset, data: data.into() });
@@ -339,6 +353,9 @@ fn main() -> anyhow::Result<()> {
     std::fs::create_dir_all(&folder)?;
     let (depth, seconds) = (asked("DEPTH", 32), asked("SECONDS", 20));
     let mut bench = Bench::make(&folder, asked("OBJECTS", 96), asked("OBJECT_KIB", 4096) << 10)?;
+    if asked("LOOKUPS", 0) == 1 {
+        bench.look_up_all();
+    }
     bench.overwrite(usize::try_from(depth)?, Duration::from_secs(asked("WARM_SECONDS", 0)));
     let checkpoints = bench.store.checkpoints();
     let written = bench.written.bytes();
