@@ -305,7 +305,7 @@ fn journal_bytes() -> u64 {
 fn options() -> anyhow::Result<Options> {
     let mut options = Options::for_memory(usize::try_from(asked("MEMORY_MIB", 1024) << 20)?);
     options.clean_bytes_max = options.clean_bytes_max.saturating_sub(usize::try_from(2 * journal_bytes())?);
-    options.metadata_bytes_max = options.clean_bytes_max / 4 * 3;
+    options.metadata_bytes_max = options.clean_bytes_max / 8 * 7;
     Ok(options)
 }
 

@@ -223,6 +223,12 @@ impl Blocks {
         !self.stored.is_empty() || self.pages.last().is_some_and(|entry| entry.number != INLINE_PAGE)
     }
 
+    /// Whether the KV store has each page but the first by itself, and the object's own record says which: then that record is all there
+    /// is of an object that is clean.
+    pub(crate) fn is_stored_in_pages(&self) -> bool {
+        self.is_stored && self.pages.iter().all(|entry| entry.number == INLINE_PAGE)
+    }
+
     /// The pages that a checkpoint of this period writes, in order. Page 0 is always among them, if there is one: the record of its
     /// object is written whenever anything of the object has changed.
     pub(crate) fn to_store(&self, period: Period) -> impl Iterator<Item = StoredPage<'_>> {

@@ -1,13 +1,32 @@
 //! [`CleanRecords`]: records of objects that are in memory as the KV store has them, within one limit: an object's own, with page 0 of its
 //! blocks, and its further pages, each by itself. The least used go first, nearly.
+//!
+//! Most of them are *packed*, in the bytes that the KV store has. An object of 4 KiB takes half of what it takes as it is used or less, and
+//! to unpack it takes a microsecond where the KV store takes ten or more, and waits for the device. What was used last is kept unpacked:
+//!
+//! ```text
+//!            read, or written by a checkpoint
+//!                          v
+//!   used again <->  unpacked, a quarter  -- least used -->  packed, the rest  -- least used -->  in the KV store only
+//!                          ^-------------- used -----------------'
+//! ```
+//!
+//! A record is in one of the two, or in none.
 
+use crate::block_page;
 use crate::blocks::INLINE_PAGE;
 use crate::clock_cache::Clock;
+use crate::device::DeviceBlock;
 use crate::memtable::Weigh;
-use crate::onode::Onode;
-use crate::page::Page;
+use crate::onode::{Onode, OwnRecord};
+use crate::page::{PAGE_BLOCKS, Page};
 use crate::page_set::PageSet;
+use nacre_buf::Bytes;
+use smallvec::SmallVec;
 use std::sync::Arc;
+
+/// Of the limit, what is for unpacked records.
+const UNPACKED_DIVISOR: usize = 4;
 
 /// Number of the object, and of the page; [`INLINE_PAGE`] for its own record.
 type RecordKey = (u64, u32);
@@ -33,55 +52,252 @@ impl Weigh for Record {
     }
 }
 
+impl Record {
+    /// As the KV store has it; `None` for an object whose blocks are stored as programs did that knew no pages.
+    fn pack(&self) -> Option<Box<[u8]>> {
+        match self {
+            Self::Own(onode) if onode.blocks.is_stored_in_pages() => {
+                Some(onode.pack(&blocks_of(onode.blocks.page(INLINE_PAGE).map(Arc::as_ref))?))
+            }
+            Self::Own(_) => None,
+            Self::Page(page) => Some(block_page::encode_record(&blocks_of(Some(page))?).as_ref().into()),
+        }
+    }
+
+    fn unpack((object, number): RecordKey, packed: Box<[u8]>) -> Option<Self> {
+        let packed = Bytes::from(packed);
+        let unpacked = match number {
+            INLINE_PAGE => {
+                OwnRecord::decode(object, packed).map(|own| Self::Own(Arc::new(own.without_pages())))
+            }
+            _ => block_page::decode_page(&packed, number).map(|page| Self::Page(Arc::new(page))),
+        };
+        debug_assert!(unpacked.is_ok(), "packed by this program: {unpacked:?}");
+        unpacked.ok()
+    }
+}
+
+/// Blocks of a page with their places, all of them on the device, as those of a clean one are.
+fn blocks_of(page: Option<&Page>) -> Option<SmallVec<[(u32, DeviceBlock); PAGE_BLOCKS as usize]>> {
+    let Some(page) = page else { return Some(SmallVec::new()) };
+    (page.in_memory() == 0)
+        .then(|| page.iter(0).filter_map(|(at, slot)| Some((at, slot.device()?))).collect())
+}
+
+/// Whether a record that was found is likely to be asked for again.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Keep {
+    Yes,
+    No,
+}
+
 /// A page is here only while it is with no object that was changed: see [`crate::blocks`].
 #[derive(Debug)]
-pub(crate) struct CleanRecords(Clock<RecordKey, Record>);
+pub(crate) struct CleanRecords {
+    unpacked: Clock<RecordKey, Record>,
+    packed: Clock<RecordKey, Box<[u8]>>,
+}
 
 impl CleanRecords {
     pub(crate) fn new(bytes_max: usize) -> Self {
-        Self(Clock::new(bytes_max))
+        let unpacked = bytes_max / UNPACKED_DIVISOR;
+        Self { unpacked: Clock::new(unpacked), packed: Clock::new(bytes_max - unpacked) }
     }
 
-    pub(crate) fn onode(&self, object: u64) -> Option<Arc<Onode>> {
-        match self.0.get(&(object, INLINE_PAGE))? {
+    pub(crate) fn onode(&mut self, object: u64) -> Option<Arc<Onode>> {
+        match self.find((object, INLINE_PAGE), Keep::Yes)? {
             Record::Own(onode) => Some(onode),
             Record::Page(_) => None,
         }
     }
 
-    pub(crate) fn page(&self, object: u64, number: u32) -> Option<Arc<Page>> {
-        match self.0.get(&(object, number))? {
+    /// The object's own record, which is not clean any more; its pages stay.
+    pub(crate) fn take_onode(&mut self, object: u64) -> Option<Arc<Onode>> {
+        let key = (object, INLINE_PAGE);
+        let unpacked = self.unpacked.remove(&key);
+        match unpacked.or_else(|| Record::unpack(key, self.packed.remove(&key)?))? {
+            Record::Own(onode) => Some(onode),
+            Record::Page(_) => None,
+        }
+    }
+
+    pub(crate) fn page(&mut self, object: u64, number: u32, keep: Keep) -> Option<Arc<Page>> {
+        match self.find((object, number), keep)? {
             Record::Page(page) => Some(page),
             Record::Own(_) => None,
         }
     }
 
     pub(crate) fn keep_onode(&mut self, object: u64, onode: Arc<Onode>) {
-        self.0.insert((object, INLINE_PAGE), Record::Own(onode));
+        self.insert((object, INLINE_PAGE), Record::Own(onode));
     }
 
     pub(crate) fn keep_page(&mut self, object: u64, number: u32, page: Arc<Page>) {
-        self.0.insert((object, number), Record::Page(page));
+        self.insert((object, number), Record::Page(page));
     }
 
     /// The object's own record; its pages stay.
     pub(crate) fn forget_onode(&mut self, object: u64) {
-        self.0.remove(&(object, INLINE_PAGE));
+        self.forget(&(object, INLINE_PAGE));
     }
 
     pub(crate) fn forget_pages(&mut self, object: u64, pages: &PageSet) {
-        pages.numbers().for_each(|number| self.0.remove(&(object, number)));
+        pages.numbers().for_each(|number| self.forget(&(object, number)));
     }
 
     pub(crate) const fn bytes(&self) -> usize {
-        self.0.bytes()
+        self.unpacked.bytes() + self.packed.bytes()
     }
 
     /// The pages with their objects and numbers, in no order.
-    pub(crate) fn pages(&self) -> impl Iterator<Item = (RecordKey, &Arc<Page>)> {
-        self.0.iter().filter_map(|(key, record)| match record {
-            Record::Page(page) => Some((*key, page)),
+    pub(crate) fn pages(&self) -> impl Iterator<Item = (RecordKey, Arc<Page>)> {
+        let packed =
+            self.packed.iter().filter_map(|(key, bytes)| Some((*key, Record::unpack(*key, bytes.clone())?)));
+        let unpacked = self.unpacked.iter().map(|(key, record)| (*key, record.clone()));
+        unpacked.chain(packed).filter_map(|(key, record)| match record {
+            Record::Page(page) => Some((key, page)),
             Record::Own(_) => None,
         })
+    }
+
+    fn find(&mut self, key: RecordKey, keep: Keep) -> Option<Record> {
+        if let Some(record) = self.unpacked.get(&key) {
+            return Some(record);
+        }
+        if keep == Keep::No {
+            return Record::unpack(key, self.packed.get(&key)?);
+        }
+        let record = Record::unpack(key, self.packed.remove(&key)?)?;
+        self.unpack(key, record.clone());
+        Some(record)
+    }
+
+    fn insert(&mut self, key: RecordKey, record: Record) {
+        self.packed.remove(&key);
+        self.unpack(key, record);
+    }
+
+    /// Keeps a record that is not among the packed ones; what goes in its place is packed.
+    fn unpack(&mut self, key: RecordKey, record: Record) {
+        let packed = &mut self.packed;
+        self.unpacked.insert(key, record, |key, record| {
+            if let Some(bytes) = record.pack() {
+                packed.insert(key, bytes, |_, _| ());
+            }
+        });
+    }
+
+    fn forget(&mut self, key: &RecordKey) {
+        self.unpacked.remove(key);
+        self.packed.remove(key);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::blocks::Blocks;
+    use crate::slot::Slot;
+
+    fn device(block: u32) -> Slot {
+        Slot::Device(DeviceBlock { block, crc: block ^ 5 })
+    }
+
+    fn object(id: u64) -> Arc<Onode> {
+        let pages = PageSet::read(vec![], INLINE_PAGE + 1, PAGE_BLOCKS).expect("none");
+        let blocks = Blocks::stored([(0, device(7)), (2, device(9 + id as u32))], pages);
+        let attrs = [("a".into(), Bytes::from_static(b"1"))].into_iter().collect();
+        Arc::new(Onode {
+            id,
+            meta: Bytes::from(vec![id as u8; 200]),
+            size: 9000,
+            blocks: Arc::new(blocks),
+            attrs: Arc::new(attrs),
+            omap: 3,
+            omap_bytes: 77,
+            omap_header: Bytes::from_static(b"header"),
+        })
+    }
+
+    fn text(onode: &Onode) -> String {
+        format!("{onode:?}")
+    }
+
+    #[test]
+    fn records_come_back_as_they_went() {
+        let mut clean = CleanRecords::new(1 << 20);
+        let unpacked = clean.unpacked.bytes();
+        assert_eq!(unpacked, 0);
+        for id in 0..2000 {
+            clean.keep_onode(id, object(id));
+            clean.keep_page(id, 1, Arc::new(Page::of(vec![(PAGE_BLOCKS + 1, device(id as u32))])));
+        }
+        let packed = clean.packed.iter().count();
+        assert!(packed > 1000 && clean.unpacked.iter().count() > 100, "{packed} packed");
+        assert!(clean.bytes() <= 1 << 20);
+        let mut found = 0;
+        for id in 0..2000 {
+            let before = clean.packed.iter().count();
+            let Some(page) = clean.page(id, 1, Keep::No) else { continue };
+            assert_eq!(clean.packed.iter().count(), before, "nothing moved");
+            assert_eq!(page.get(1).and_then(Slot::device), device(id as u32).device());
+            let Some(onode) = clean.onode(id) else { continue };
+            assert_eq!(text(&onode), text(&object(id)));
+            found += 1;
+        }
+        assert!(found > 500, "{found} found");
+        // What was used last is unpacked, and there once.
+        let keys = clean.unpacked.iter().map(|(key, _)| *key).chain(clean.packed.iter().map(|(key, _)| *key));
+        let mut keys: Vec<RecordKey> = keys.collect();
+        let count = keys.len();
+        keys.sort_unstable();
+        keys.dedup();
+        assert_eq!(keys.len(), count);
+    }
+
+    #[test]
+    fn what_is_taken_or_forgotten_is_in_neither_form() {
+        // Nothing has room unpacked.
+        let mut clean = CleanRecords::new(2000);
+        let mut all = PageSet::default();
+        all.insert(1);
+        for _ in 0..2 {
+            clean.keep_onode(1, object(1));
+            clean.keep_page(1, 1, Arc::new(Page::of(vec![(PAGE_BLOCKS, device(4))])));
+            clean.keep_onode(2, object(2));
+            assert!(clean.packed.iter().count() >= 2);
+            assert_eq!(clean.take_onode(1).map(|onode| text(&onode)), Some(text(&object(1))));
+            assert!(clean.onode(1).is_none() && clean.take_onode(1).is_none());
+            assert!(clean.page(1, 1, Keep::Yes).is_some());
+            clean.forget_pages(1, &all);
+            clean.forget_onode(2);
+            assert!(clean.page(1, 1, Keep::Yes).is_none() && clean.onode(2).is_none());
+            assert_eq!(clean.bytes(), 0);
+        }
+    }
+
+    #[test]
+    fn a_newer_record_takes_the_place_of_a_packed_one() {
+        let mut clean = CleanRecords::new(2000);
+        clean.keep_onode(1, object(1));
+        assert_eq!(clean.packed.iter().count(), 1);
+        let mut newer = Onode::clone(&object(1));
+        newer.size = 8193;
+        clean.keep_onode(1, Arc::new(newer));
+        assert_eq!(clean.onode(1).map(|onode| onode.size), Some(8193));
+        assert_eq!(clean.take_onode(1).map(|onode| onode.size), Some(8193));
+        assert_eq!(clean.bytes(), 0);
+    }
+
+    #[test]
+    fn an_object_without_records_of_pages_is_not_packed() {
+        let mut clean = CleanRecords::new(1000);
+        let blocks = [(0, device(7))].into_iter().collect::<Blocks>();
+        clean.keep_onode(
+            1,
+            Arc::new(Onode { id: 1, size: 4096, blocks: Arc::new(blocks), ..Onode::default() }),
+        );
+        assert!(clean.onode(1).is_none());
+        assert_eq!(clean.bytes(), 0);
     }
 }

@@ -132,7 +132,8 @@ impl<K: Hash + Eq + Weigh, V: Clone + Weigh> Clock<K, V> {
         Some(kept.value.clone())
     }
 
-    pub(crate) fn insert(&mut self, key: K, value: V) {
+    /// Keeps a value in place of what had its key; `evicted` gets those that go for lack of room, which may be itself.
+    pub(crate) fn insert(&mut self, key: K, value: V, evicted: impl FnMut(K, V)) {
         let bytes = u32::try_from(key.weight() + value.weight() + ENTRY_BYTES).unwrap_or(u32::MAX);
         self.remove(&key);
         let hash = hash_of(&key);
@@ -149,7 +150,7 @@ impl<K: Hash + Eq + Weigh, V: Clone + Weigh> Clock<K, V> {
         };
         self.settle(Place { slot, hash });
         self.bytes += bytes as usize;
-        self.evict();
+        self.evict(evicted);
     }
 
     fn settle(&mut self, place: Place) {
@@ -163,16 +164,15 @@ impl<K: Hash + Eq + Weigh, V: Clone + Weigh> Clock<K, V> {
         }
     }
 
-    pub(crate) fn remove<Q: Hash + Eq + ?Sized>(&mut self, key: &Q)
+    pub(crate) fn remove<Q: Hash + Eq + ?Sized>(&mut self, key: &Q) -> Option<V>
     where
         K: Borrow<Q>,
     {
         let hash = hash_of(key);
-        let Some(part) = self.parts.get_mut(part_of(hash)) else { return };
-        if let Ok(place) = part.find_entry(Place::spread(hash), has(&self.slots, hash, key)) {
-            let (place, _) = place.remove();
-            self.vacate(place.slot);
-        }
+        let part = self.parts.get_mut(part_of(hash))?;
+        let place = part.find_entry(Place::spread(hash), has(&self.slots, hash, key)).ok()?;
+        let (place, _) = place.remove();
+        Some(self.vacate(place.slot)?.value)
     }
 
     /// All of it, in no order; no use of it.
@@ -185,13 +185,14 @@ impl<K: Hash + Eq + Weigh, V: Clone + Weigh> Clock<K, V> {
     }
 
     /// Frees a slot that nothing refers to any more.
-    fn vacate(&mut self, slot: u32) {
-        let Some(kept) = self.slots.get_mut(slot as usize).and_then(Option::take) else { return };
+    fn vacate(&mut self, slot: u32) -> Option<Kept<K, V>> {
+        let kept = self.slots.get_mut(slot as usize)?.take()?;
         self.bytes -= kept.bytes as usize;
         self.free.push(slot);
+        Some(kept)
     }
 
-    fn evict(&mut self) {
+    fn evict(&mut self, mut evicted: impl FnMut(K, V)) {
         // The hand may have to come by twice: first it finds what is used.
         let mut looks = 0;
         while self.bytes > self.bytes_max && looks < (2 * self.slots.len()).min(2 * LOOKS_MAX) {
@@ -207,7 +208,9 @@ impl<K: Hash + Eq + Weigh, V: Clone + Weigh> Clock<K, V> {
             {
                 place.remove();
             }
-            self.vacate(slot);
+            if let Some(kept) = self.vacate(slot) {
+                evicted(kept.key, kept.value);
+            }
         }
         #[cfg(test)]
         {
@@ -234,13 +237,13 @@ mod tests {
     fn no_call_grows_with_the_number_of_values() {
         let mut clock: Clock<u32, u32> = Clock::new(400_000 * WEIGHT);
         for key in 0..400_000 {
-            clock.insert(key, key);
+            clock.insert(key, key, |_, _| ());
         }
         assert_eq!(clock.most.1, 0);
         // All of them are used when the hand begins.
         assert!((0..400_000).all(|key| clock.get(&key) == Some(key)));
         for key in 400_000..410_000 {
-            clock.insert(key, key);
+            clock.insert(key, key, |_, _| ());
         }
         assert_eq!(clock.len(), 400_000);
         let (moved, looked) = clock.most;
@@ -252,14 +255,14 @@ mod tests {
     fn keeps_its_limit_and_what_is_used() {
         let mut clock: Clock<u32, u32> = Clock::new(5 * WEIGHT);
         for key in 0..5 {
-            clock.insert(key, key);
+            clock.insert(key, key, |_, _| ());
         }
         assert_eq!(clock.get(&1), Some(1));
-        clock.insert(5, 5);
+        clock.insert(5, 5, |_, _| ());
         assert_eq!((clock.get(&1), clock.get(&2), clock.get(&5)), (Some(1), None, Some(5)));
         clock.remove(&1);
         assert_eq!((clock.bytes(), clock.len()), (4 * WEIGHT, 4));
-        clock.insert(5, 6);
+        clock.insert(5, 6, |_, _| ());
         assert_eq!((clock.get(&5), clock.len()), (Some(6), 4));
     }
 
@@ -267,7 +270,7 @@ mod tests {
     fn what_is_used_more_often_than_the_hand_comes_by_stays() {
         let mut clock: Clock<u32, u32> = Clock::new(100 * WEIGHT);
         for key in 0..10_000 {
-            clock.insert(key, key);
+            clock.insert(key, key, |_, _| ());
             assert_eq!(clock.get(&0), Some(0));
             clock.get(&key.wrapping_sub(95));
         }
@@ -286,7 +289,7 @@ mod tests {
                 clock.remove(&key);
                 model.remove(&key);
             } else {
-                clock.insert(key, step);
+                clock.insert(key, step, |_, _| ());
                 model.insert(key, step);
             }
             let asked = key ^ 1;

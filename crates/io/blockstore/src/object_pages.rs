@@ -5,7 +5,7 @@
 
 use crate::block_page;
 use crate::blocks::Blocks;
-use crate::clean_records::CleanRecords;
+use crate::clean_records::{CleanRecords, Keep};
 use crate::device::Run;
 use crate::failure::Failure;
 use crate::kv_schema;
@@ -35,13 +35,6 @@ pub(crate) struct ObjectPages<'a> {
     pub(crate) failure: &'a Failure,
     /// Where blocks may be.
     pub(crate) area: Run,
-}
-
-/// Whether pages that are read stay in the cache of clean records.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Keep {
-    Yes,
-    No,
 }
 
 /// Slots of a range of an object, wherever their pages are.
@@ -165,7 +158,7 @@ impl<'a> ObjectPages<'a> {
         let (hits, misses) = self.looked_up;
         let mut next = run.first;
         while next < run.end() {
-            let clean = self.clean.borrow().page(self.object, next);
+            let clean = self.clean.borrow_mut().page(self.object, next, keep);
             if let Some(page) = clean {
                 hits.set(hits.get() + 1);
                 visit(next, &page);

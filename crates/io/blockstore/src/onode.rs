@@ -71,6 +71,16 @@ impl Weigh for Arc<Onode> {
 impl Onode {
     /// Everything but the omap's entries and the pages of blocks behind the first, of which `first_page` has the blocks with their places.
     pub(crate) fn encode(&self, first_page: &[(u32, DeviceBlock)]) -> Bytes {
+        // It stays in memory for a while: without the room for stretches that there were not.
+        Bytes::copy_from_slice(self.written(first_page).as_slice())
+    }
+
+    /// The same for a cache.
+    pub(crate) fn pack(&self, first_page: &[(u32, DeviceBlock)]) -> Box<[u8]> {
+        self.written(first_page).as_slice().into()
+    }
+
+    fn written(&self, first_page: &[(u32, DeviceBlock)]) -> Writer {
         let blocks_bytes = (STRETCH_BYTES + 4) * first_page.len();
         let mut w = Writer::with_capacity(ONODE_BYTES + self.meta.len() + blocks_bytes);
         w.envelope(VERSION, VERSION, |w| {
@@ -83,8 +93,7 @@ impl Onode {
             }
             block_page::encode(w, first_page);
         });
-        // It stays in memory for a while: without the room for stretches that there were not.
-        Bytes::copy_from_slice(w.as_slice())
+        w
     }
 
     /// What versions from 2 on have before the blocks.

@@ -72,7 +72,7 @@ const MEMORY_BYTES: usize = 1 << 30;
 /// Memory for what is not the store's, or such a part of a small target.
 const OTHERS_BYTES: usize = 64 << 20;
 const OTHERS_DIVISOR: usize = 4;
-/// Of a target above this, half of the rest is for clean blocks: what else there is needs no more with more memory.
+/// Of a target above this, three quarters of the rest are for what is clean: what else there is needs no more with more memory.
 const LARGE_BYTES: usize = 512 << 20;
 /// Dirty blocks kept at most: more only makes checkpoints longer.
 const OVERLAY_BYTES_MAX: usize = 64 << 20;
@@ -92,13 +92,13 @@ impl Options {
     /// | 1/6 | dirty blocks, at most 64 MiB, and dirty metadata, at most half of it; twice as much while a checkpoint is late |
     /// | up to 1/12 | dirty metadata that is being written |
     /// | 1/12 | pages of the KV store |
-    /// | 1/6 | clean metadata and clean blocks; and half of what a target has above 512 MiB |
+    /// | 1/6 | clean metadata and clean blocks; and three quarters of what a target has above 512 MiB |
     /// | the rest | that second part, the batch, pages that the KV store writes, the free map, what is in flight, and what the allocator cannot give back |
     ///
     /// Writes all over an image change little metadata each, new small objects much. What the one leaves the other has: the more a
     /// checkpoint brings home, the fewer times it writes the same pages of the KV store.
     ///
-    /// Of the clean, metadata has what it needs, up to three quarters: a block is of no use without the record of its object,
+    /// Of the clean, metadata has what it needs, up to seven eighths: a block is of no use without the record of its object,
     /// which says where it is, takes less memory, and serves all other blocks of the object. The KV store's pages are for its
     /// commits, half of them for what one changes: with 24 MiB in place of 80, 4 KiB writes to a million objects took it
     /// 72 us each, not 61, and writers waited for it.
@@ -108,7 +108,7 @@ impl Options {
     #[must_use]
     pub fn for_memory(target_bytes: usize) -> Self {
         let share = (target_bytes - OTHERS_BYTES.min(target_bytes / OTHERS_DIVISOR)) / 12;
-        let clean_bytes_max = 2 * share + target_bytes.saturating_sub(LARGE_BYTES) / 2;
+        let clean_bytes_max = 2 * share + target_bytes.saturating_sub(LARGE_BYTES) / 4 * 3;
         Self {
             wal_bytes: None,
             inline_bytes_max: 32 << 10,
@@ -118,7 +118,7 @@ impl Options {
             wal_percent_max: 50,
             marks_max: 65_536,
             dirty_metadata_bytes_max: share,
-            metadata_bytes_max: clean_bytes_max / 4 * 3,
+            metadata_bytes_max: clean_bytes_max / 8 * 7,
             kv_cache_bytes: share,
             clean_bytes_max,
             reserve_permille: 10,

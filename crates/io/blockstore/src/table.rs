@@ -138,6 +138,8 @@ impl Table {
         // Free space is metadata that is always in memory.
         let clean_bytes_max =
             options.metadata_bytes_max.saturating_sub(alloc.bytes()).max(options.metadata_bytes_max / 4);
+        // As much as goes with the records of small objects.
+        let names_bytes_max = clean_bytes_max / 10 * 3;
         Ok(Self {
             kv,
             collections,
@@ -149,8 +151,8 @@ impl Table {
             omap_bytes_shared_min: options.omap_bytes_shared_min,
             planted: options.planted,
             dead_prefixes: Vec::new(),
-            clean: RefCell::new(CleanRecords::new(clean_bytes_max / 4 * 3)),
-            clean_names: RefCell::new(Clock::new(clean_bytes_max / 4)),
+            clean: RefCell::new(CleanRecords::new(clean_bytes_max - names_bytes_max)),
+            clean_names: RefCell::new(Clock::new(names_bytes_max)),
             recent: RefCell::default(),
             looked_up: Default::default(),
             space: Space { alloc, slots: state.sums.slots, dirty_slots: 0, held: Arc::default(), period: 1 },
@@ -225,7 +227,7 @@ impl Table {
             return id;
         }
         let id = self.note(self.kv.get(key))?.as_ref().and_then(decode);
-        self.clean_names.borrow_mut().insert(key.as_ref().into(), id);
+        self.clean_names.borrow_mut().insert(key.as_ref().into(), id, |_, _| ());
         id
     }
 

@@ -21,7 +21,7 @@ impl Table {
             hits.set(hits.get() + 1);
             return onode.cloned();
         }
-        let clean = self.clean.borrow().onode(id);
+        let clean = self.clean.borrow_mut().onode(id);
         if clean.is_some() {
             hits.set(hits.get() + 1);
             return clean;
@@ -110,14 +110,13 @@ impl Table {
         if self.onodes.is_mutable(&id) {
             return;
         }
-        let clean = self.clean.borrow().onode(id);
+        let clean = self.clean.borrow_mut().take_onode(id);
         let is_frozen = self.onodes.get(&id).is_some();
         let (hits, misses) = &self.looked_up;
         let looked_up = if is_frozen || clean.is_some() { hits } else { misses };
         looked_up.set(looked_up.get() + 1);
         let onode = clean.filter(|_| !is_frozen).or_else(|| self.load_onode(id));
         if let Some(onode) = onode {
-            self.clean.borrow_mut().forget_onode(id);
             self.onodes.put(id, onode);
         }
     }
@@ -196,7 +195,7 @@ impl Table {
             let stored = stored.and_then(|value| self.note(block_page::decode_page(&value, number)));
             let devices =
                 |page: &Page| page.iter(0).map(|(at, slot)| (at, slot.device())).collect::<Vec<_>>();
-            if stored.as_ref().map(devices) != Some(devices(page)) || page.in_memory() > 0 {
+            if stored.as_ref().map(devices) != Some(devices(&page)) || page.in_memory() > 0 {
                 wrong.push(format!("page {number} of object {id} is not what is stored"));
             }
         }
