@@ -8,6 +8,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 const KEPT_BYTES_MAX: u64 = 64 << 20;
 /// The environment variable that keeps stores as well.
 const KEEP_ALL: &str = "NACRE_TEST_KEEP_ALL";
+/// Lines of logs that are printed when a test fails, at most.
+const LINES_SHOWN: usize = 60;
+/// Those behind the line that says that a thread panicked.
+const LINES_OF_PANIC: usize = 12;
 
 static COUNT: AtomicU32 = AtomicU32::new(0);
 
@@ -53,6 +57,8 @@ impl Drop for Scratch {
                 String::new()
             };
             eprintln!("kept: {}{note}", self.0.display());
+            // Who sees only what a test printed is to see why a daemon ended.
+            telling_lines(&self.0).iter().take(LINES_SHOWN).for_each(|line| eprintln!("  {line}"));
         } else if let Err(error) = std::fs::remove_dir_all(&self.0) {
             eprintln!("{}: {error}", self.0.display());
         }
@@ -72,9 +78,53 @@ fn remove_large_files(folder: &Path) -> usize {
     removed.sum()
 }
 
+/// What logs below a folder say of panics and errors, each line with the file's name.
+fn telling_lines(folder: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let told = entries.flat_map(|entry| {
+        let path = entry.path();
+        if path.is_dir() {
+            return telling_lines(&path);
+        }
+        if path.extension().is_none_or(|extension| extension != "log") {
+            return Vec::new();
+        }
+        let text = String::from_utf8_lossy(&std::fs::read(&path).unwrap_or_default()).into_owned();
+        let mut of_panic = 0;
+        let is_telling = |line: &&str| {
+            of_panic = if line.contains("panicked at") {
+                LINES_OF_PANIC
+            } else {
+                usize::saturating_sub(of_panic, 1)
+            };
+            of_panic > 0 || line.contains("ERROR") || line.contains(" ended")
+        };
+        let name = entry.file_name().to_string_lossy().into_owned();
+        text.lines().filter(is_telling).map(|line| format!("{name}: {line}")).collect()
+    });
+    told.collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn logs_tell_of_panics_and_errors() {
+        let scratch = Scratch::new();
+        let log = scratch.path().join("log");
+        std::fs::create_dir(&log).expect("a folder");
+        std::fs::write(log.join("osd.1.log"), "osd.1 is up\nthread 'x' panicked at y:1:\nwhy\n")
+            .expect("a file");
+        std::fs::write(log.join("mon.log"), "mon.a ERROR no room\nall is well\n").expect("a file");
+        std::fs::write(log.join("block"), "ERROR").expect("a file");
+        let mut told = telling_lines(scratch.path());
+        told.sort();
+        assert_eq!(
+            told,
+            ["mon.log: mon.a ERROR no room", "osd.1.log: thread 'x' panicked at y:1:", "osd.1.log: why"]
+        );
+    }
 
     #[test]
     fn a_panic_keeps_logs_but_no_stores() {
