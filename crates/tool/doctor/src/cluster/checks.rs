@@ -2,6 +2,7 @@
 
 use super::Facts;
 use super::session::Answer;
+use super::watched::ping_ms;
 use crate::report::{Finding, Rank, Report, Symptom};
 use nacre_types::OsdId;
 use serde_json::Value;
@@ -116,8 +117,15 @@ pub(super) fn pings(facts: &Facts, report: &mut Report) {
         report.judged("slow-pings");
         // What was slow in the last five or fifteen minutes, and is not any more, is listed, too.
         let threshold_ms = network["threshold"].as_f64().unwrap_or(0.0);
+        // The minute may have been slow at its beginning only.
+        let is_well_now = |entry: &Value| {
+            let to = entry["to osd"].as_i64().and_then(|to| OsdId::try_from(to).ok());
+            to.and_then(|to| ping_ms(facts, osd, to)).is_some_and(|ms| ms < threshold_ms)
+        };
         let is_slow = |entry: &&Value| {
-            entry["stale"] != true && entry["average"]["1min"].as_f64() >= Some(threshold_ms)
+            entry["stale"] != true
+                && entry["average"]["1min"].as_f64() >= Some(threshold_ms)
+                && !is_well_now(entry)
         };
         for entry in list(&network["entries"]).filter(is_slow) {
             let to = entry["to osd"].as_u64().unwrap_or(0);

@@ -2,6 +2,8 @@
 
 use super::Facts;
 use super::checks::of_osds;
+use super::session::Answer;
+use super::watched::grown;
 use crate::report::{Finding, Rank, Report};
 use nacre_types::OsdId;
 use nacre_types::build_kind::BuildKind;
@@ -13,7 +15,7 @@ const SLOWER_TIMES: f64 = 3.0;
 const SLOWER_MS: f64 = 2.0;
 const PEERS_MIN: usize = 2;
 /// Means of fewer writes say little.
-const WRITES_MIN: u64 = 100;
+const WRITES_MIN: f64 = 100.0;
 
 /// What OSDs said of themselves when they booted.
 fn metadata(facts: &Facts, check: &'static str, report: &mut Report) -> BTreeMap<OsdId, Value> {
@@ -91,30 +93,70 @@ pub(super) fn drivers(facts: &Facts, report: &mut Report) {
 /// OSDs is in it.
 struct Latency {
     ms: f64,
-    from: &'static str,
+    /// In which time.
+    when: String,
 }
 
-/// What OSDs of Ceph tell, too. Their devices alone `slow_device` compares, of OSDs that tell more.
+/// Of `op_w_logged`, by what the counter grew, or all of it.
+fn logged(before: Option<&Value>, after: &Value, when: &str) -> Option<Latency> {
+    let of = |name: &str| {
+        let path = format!("/osd-stages/op_w_logged/{name}");
+        grown(before.and_then(|before| before.pointer(&path)), after.pointer(&path)?)
+    };
+    let count = of("avgcount").filter(|count| *count >= WRITES_MIN)?;
+    Some(Latency { ms: of("sum")? * 1e3 / count, when: when.to_owned() })
+}
+
+/// What OSDs of Ceph tell, too. Their devices alone `slow_device` compares, of OSDs that tell more. All are of the same time, to be compared.
 fn device_latencies(facts: &Facts, report: &mut Report) -> BTreeMap<OsdId, Latency> {
     let perf = facts.osd_perf.as_ref().ok().and_then(|perf| perf["osdstats"]["osd_perf_infos"].as_array());
     let recent = perf.into_iter().flatten().filter_map(|info| {
         let osd = OsdId::try_from(info["id"].as_i64()?).ok()?;
         let ms = info["perf_stats"]["commit_latency_ns"].as_f64()? / 1e6;
-        Some((osd, Latency { ms, from: "in the last seconds (osd perf)" }))
+        Some((osd, Latency { ms, when: "in the last seconds (osd perf)".to_owned() }))
     });
     let recent: BTreeMap<OsdId, Latency> = recent.collect();
-    // All must be of the same time to be compared.
     if recent.len() > PEERS_MIN {
         return recent;
     }
-    let since_start =
-        of_osds(&facts.after.perf, "osd-latency", report).into_iter().filter_map(|(osd, dump)| {
-            let logged = &dump["osd-stages"]["op_w_logged"];
-            let count = logged["avgcount"].as_u64().filter(|count| *count >= WRITES_MIN)?;
-            let ms = logged["sum"].as_f64()? * 1e3 / count as f64;
-            Some((osd, Latency { ms, from: "since its start (perf dump)" }))
-        });
-    since_start.collect()
+    let when = format!("in {:.1} s (perf dump)", facts.window_s);
+    let dumps = of_osds(&facts.after.perf, "osd-latency", report).into_iter();
+    let watched = dumps.filter_map(|(osd, after)| {
+        let before = facts.before.perf.get(&osd)?.as_ref().ok()?;
+        Some((osd, logged(Some(before), after, &when)?))
+    });
+    watched.collect()
+}
+
+fn is_slow(latency: &Latency, middle_ms: f64) -> bool {
+    latency.ms >= middle_ms * SLOWER_TIMES && latency.ms - middle_ms >= SLOWER_MS
+}
+
+/// Against the median of all: one host's worth of slow OSDs does not move it while most are well.
+fn middle_ms(latencies: &BTreeMap<OsdId, Latency>) -> f64 {
+    median(latencies.values().map(|latency| latency.ms).collect())
+}
+
+/// What there is to say where too few write to tell what is slow now: who was slow on average since they started may be well again.
+fn too_few_writes(facts: &Facts, measured: usize) -> String {
+    let of_osd = |(osd, after): (&OsdId, &Answer)| Some((*osd, logged(None, after.as_ref().ok()?, "")?));
+    let past: BTreeMap<OsdId, Latency> = facts.after.perf.iter().filter_map(of_osd).collect();
+    let middle = middle_ms(&past);
+    let slow = past.iter().filter(|(_, latency)| past.len() > PEERS_MIN && is_slow(latency, middle));
+    let slow: Vec<String> = slow.map(|(osd, latency)| format!("osd.{osd} {:.2} ms", latency.ms)).collect();
+    let few = format!(
+        "{measured} OSDs have had enough writes in {:.1} s to be compared; {} are needed",
+        facts.window_s,
+        PEERS_MIN + 1
+    );
+    match slow.as_slice() {
+        [] => few,
+        slow => format!(
+            "{few}. On average since their start, {} to have a write durably, the median of {} {middle:.2} ms: look again while clients write",
+            slow.join(", "),
+            past.len()
+        ),
+    }
 }
 
 fn median(mut values: Vec<f64>) -> f64 {
@@ -125,11 +167,7 @@ fn median(mut values: Vec<f64>) -> f64 {
 pub(super) fn latencies(facts: &Facts, report: &mut Report) {
     let latencies = device_latencies(facts, report);
     if latencies.len() <= PEERS_MIN {
-        let why = format!(
-            "{} OSDs have had enough writes to be compared; {} are needed",
-            latencies.len(),
-            PEERS_MIN + 1
-        );
+        let why = too_few_writes(facts, latencies.len());
         return report.unknown("osd-latency", why);
     }
     report.judged("osd-latency");
@@ -137,11 +175,9 @@ pub(super) fn latencies(facts: &Facts, report: &mut Report) {
     let host = |osd: OsdId| {
         metadata.get(&osd).and_then(|facts| facts["hostname"].as_str()).unwrap_or("?").to_owned()
     };
-    // Against the median of all: one host's worth of slow OSDs does not move it while most are well.
-    let middle = median(latencies.values().map(|latency| latency.ms).collect());
-    let is_slow = |latency: &Latency| latency.ms >= middle * SLOWER_TIMES && latency.ms - middle >= SLOWER_MS;
+    let middle = middle_ms(&latencies);
     let slow: Vec<OsdId> =
-        latencies.iter().filter(|(_, latency)| is_slow(latency)).map(|(osd, _)| *osd).collect();
+        latencies.iter().filter(|(_, latency)| is_slow(latency, middle)).map(|(osd, _)| *osd).collect();
     for osd in &slow {
         let Some(latency) = latencies.get(osd) else { continue };
         let here: Vec<OsdId> = latencies.keys().copied().filter(|other| host(*other) == host(*osd)).collect();
@@ -172,7 +208,7 @@ pub(super) fn latencies(facts: &Facts, report: &mut Report) {
             subject: format!("osd.{osd} is slower than others{device}"),
             measured: format!(
                 "it took {:.2} ms to have a write durably {}, the median of {} OSDs is {middle:.2} ms; {whose}",
-                latency.ms, latency.from, latencies.len()
+                latency.ms, latency.when, latencies.len()
             ),
             cost: "every write whose PG has a copy there waits for it".to_owned(),
             advice: format!("ceph osd primary-affinity {osd} 0 takes reads and primaries off it for now; smartctl -a; `nacre doctor` on {}", host(*osd)),

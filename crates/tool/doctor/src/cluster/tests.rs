@@ -159,6 +159,12 @@ fn slow_pings_name_an_end_only_where_all_have_it() {
     assert_eq!(finding.subject, "all 3 slow ways between OSDs begin or end at osd.5");
     assert!(finding.measured.contains("from osd.2 to osd.5 (back) took 402.0 ms"), "{}", finding.measured);
     facts.pings.insert(2, Ok(json!({ "threshold": 350, "entries": [entry(4, 400.0), entry(5, 3.0)] })));
+    // Pings between the looks were quick: it was slow, and is not any more.
+    assert_eq!(only(&facts).subject, "2 ways between OSDs are slow");
+    let Some(Ok(of_osd)) = facts.after.links.get_mut(&2) else { panic!("links of osd.2") };
+    let links = of_osd["links"].as_array_mut().expect("a list");
+    let way = links.iter_mut().find(|way| way["osd"] == 4).expect("a way to osd.4");
+    way["pings"]["sum"] = json!(0.002 + 10.0 * 0.36);
     assert_eq!(only(&facts).subject, "3 ways between OSDs are slow");
 }
 
@@ -238,28 +244,46 @@ fn osds_are_compared_with_each_other() {
     }));
 }
 
+/// Writes that one OSD had had at both looks, and the seconds that they took together.
+fn logged(facts: &mut Facts, osd: OsdId, before: (u64, f64), after: (u64, f64)) {
+    for (look, (count, sum)) in [(&mut facts.before, before), (&mut facts.after, after)] {
+        let dump = json!({ "osd-stages": { "op_w_logged": { "avgcount": count, "sum": sum } } });
+        look.perf.insert(osd, Ok(dump));
+    }
+}
+
 #[test]
-fn without_load_the_past_is_compared_and_without_that_nothing() {
+fn osds_are_compared_by_what_they_did_between_the_looks() {
     let mut facts = clean();
     set(&mut facts.osd_perf, "/osdstats/osd_perf_infos", json!([]));
-    facts
-        .after
-        .perf
-        .insert(8, Ok(json!({ "osd-stages": { "op_w_logged": { "avgcount": 1000, "sum": 9.0 } } })));
+    assert!(checked(&facts).findings.is_empty());
+    logged(&mut facts, 8, (1000, 0.5), (2000, 9.5));
     assert!(
-        only(&facts)
-            .measured
-            .starts_with("it took 9.00 ms to have a write durably since its start (perf dump)")
+        only(&facts).measured.starts_with("it took 9.00 ms to have a write durably in 5.0 s (perf dump)")
     );
-    for osd in 0..9 {
-        facts
-            .after
-            .perf
-            .insert(osd, Ok(json!({ "osd-stages": { "op_w_logged": { "avgcount": 7, "sum": 9.0 } } })));
-    }
+    // It was slow once, and is well again.
+    logged(&mut facts, 8, (1000, 900.0), (2000, 900.5));
+    assert!(checked(&facts).findings.is_empty());
+}
+
+#[test]
+fn without_load_the_past_is_told_and_nobody_is_named() {
+    let mut facts = clean();
+    set(&mut facts.osd_perf, "/osdstats/osd_perf_infos", json!([]));
+    (0..9).for_each(|osd| logged(&mut facts, osd, (1000, 0.5), (1007, 0.5)));
+    logged(&mut facts, 8, (1000, 9.0), (1000, 9.0));
     let report = checked(&facts);
     assert!(report.findings.is_empty() && !report.judged.contains(&"osd-latency"));
-    assert_eq!(report.unknown[0].why, "0 OSDs have had enough writes to be compared; 3 are needed");
+    assert_eq!(
+        report.unknown[0].why,
+        "0 OSDs have had enough writes in 5.0 s to be compared; 3 are needed. On average since their start, osd.8 9.00 ms to have a write \
+         durably, the median of 9 0.50 ms: look again while clients write"
+    );
+    (0..9).for_each(|osd| logged(&mut facts, osd, (0, 0.0), (7, 9.0)));
+    let report = checked(&facts);
+    assert!(report.findings.is_empty() && !report.judged.contains(&"osd-latency"));
+    let why = "0 OSDs have had enough writes in 5.0 s to be compared; 3 are needed";
+    assert_eq!(report.unknown[0].why, why);
 }
 
 #[test]

@@ -98,7 +98,7 @@ pub(super) fn link(look: &Look, from: OsdId, to: OsdId) -> Option<&Value> {
 }
 
 /// Mean milliseconds of the pings that were answered between the looks.
-fn ping_ms(facts: &Facts, from: OsdId, to: OsdId) -> Option<f64> {
+pub(super) fn ping_ms(facts: &Facts, from: OsdId, to: OsdId) -> Option<f64> {
     let (before, after) = (link(&facts.before, from, to), &link(&facts.after, from, to)?["pings"]);
     let of = |name: &str| grown(before.map(|link| &link["pings"][name]), &after[name]);
     let count = of("avgcount").filter(|count| *count >= 1.0)?;
