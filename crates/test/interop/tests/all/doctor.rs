@@ -6,7 +6,7 @@ use serde_json::Value;
 /// `doctor`: its report as JSON, whatever its exit status. Nothing of this machine counts: the tests' is not everybody's.
 const TOOLS: &str = r#"
 mkdir -p machine
-doctor() { $NACRE doctor --root machine -c $DIR/ceph.conf -k $DIR/keyring --json --seconds 0 "$@" || [ $? = 3 ]; }
+doctor() { $NACRE doctor --root machine -c $DIR/ceph.conf -k $DIR/keyring --json --seconds ${WATCH:-0} "$@" || [ $? = 3 ]; }
 finds() { doctor | jq -e --arg check "$1" --arg text "$2" '.findings | map(select(.check == $check) | .subject + " " + .measured) | map(test($text)) | any'; }
 "#;
 
@@ -21,9 +21,10 @@ fn faults_of_a_cluster_are_named_while_they_last() {
     sh(
         &shell,
         r#"
-        # Until each OSD has led enough writes to be compared with others.
-        until_true 60 'rados -p p bench 3 write -b 4096 -t 16 --no-cleanup > bench.log; doctor | jq -e ".judged | index(\"osd-latency\") != null"'
-        doctor > report.json
+        # Until each OSD leads enough writes while it is watched to be compared with others.
+        rados -p p bench 60 write -b 4096 -t 16 --no-cleanup > bench.log & load=$!
+        until_true 50 'WATCH=2 doctor > report.json; jq -e ".judged | index(\"osd-latency\") != null" report.json'
+        kill $load
         # It has asked for everything, and was answered.
         for check in health slow-ops slow-pings background fill pg-count osd-build device-driver osd-latency; do
           jq -e --arg check $check '(.judged | index($check) != null) and (.unknown | map(.check) | index($check) == null)' report.json \
