@@ -216,6 +216,7 @@ impl Disk for SplitDisk {
         let (data, log) = (self.data.info(), self.log.info());
         DiskInfo {
             size_bytes: data.size_bytes + self.log_bytes,
+            is_file: data.is_file,
             block_bytes: data.block_bytes.max(log.block_bytes),
             driver: data.driver,
         }

@@ -9,11 +9,12 @@
 //! | write, [`Durability::Durable`] | it survives loss of power; says nothing about other cached writes |
 //! | flush | every write that had *completed before the flush was queued* survives loss of power |
 //! | read | the buffer holds what was last written there |
-//! | discard | the content is either the old one or zeros |
+//! | discard | the content may be anything, until it is written again |
 //!
 //! Requests in flight at the same time are not ordered against each other, so a caller that needs an order waits for the
-//! completion. After loss of power an unfinished or unflushed write is there wholly, in part (any of its
-//! 512-byte sectors) or not at all, whatever became of the writes around it. After a failed write or flush it
+//! completion: a discard and a write of the same blocks are no exception. After loss of power an unfinished or unflushed write is there wholly, in part (any of its
+//! 512-byte sectors) or not at all, whatever became of the writes around it; so is a discard, which a durable write behind it
+//! undoes for good. After a failed write or flush it
 //! is unknown which of the unflushed writes are there, and no later flush tells: stop acknowledging.
 
 pub mod blocking;
@@ -126,6 +127,8 @@ impl fmt::Debug for DiskCompletion {
 pub struct DiskInfo {
     /// Its size, a multiple of [`BLOCK_BYTES`].
     pub size_bytes: u64,
+    /// Whether it is a file, whose file system gets what is discarded and may give it to others.
+    pub is_file: bool,
     /// What the device writes at once without reading first, at most [`BLOCK_BYTES`].
     pub block_bytes: usize,
     /// How requests reach it, for people: `io_uring`, `threads`, `simulated`.
@@ -147,8 +150,8 @@ pub trait Disk: Send {
     /// Queues a flush of the device's volatile cache: of all writes *completed* so far.
     fn flush(&mut self, tag: DiskTag);
 
-    /// Queues advice that a range is not needed any more. Best effort: a device that cannot do it says done.
-    /// A file keeps its blocks, or the file system could run full under the store later.
+    /// Queues advice that a range is not needed any more. A device that cannot take it says so with an error, and nothing has changed.
+    /// A file gives its blocks back to the file system, which may be full when they are written again.
     fn discard(&mut self, offset: u64, length: u64, tag: DiskTag);
 
     /// Starts all that is queued, with as few system calls as the driver can. Nothing starts before.

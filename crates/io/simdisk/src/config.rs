@@ -62,6 +62,8 @@ pub struct Counters {
     pub flushes: u64,
     /// Discards that were done.
     pub discards: u64,
+    /// Bytes that they were of.
+    pub discarded_bytes: u64,
     /// Requests that ended with an error.
     pub errors: u64,
     /// Writes lost or misdirected.

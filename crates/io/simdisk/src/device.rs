@@ -1,7 +1,7 @@
 //! [`SimDevice`], the hardware and its queue, and [`SimDisk`], a store's hold on it.
 
 use crate::config::{Counters, Failing, Faults, SimConfig};
-use crate::platter::{BLOCK, Content, Image, Platter, WriteId, below, chance};
+use crate::platter::{BLOCK, Image, Platter, WriteId, below, chance};
 use nacre_buf::{AlignedBuf, BufList};
 use nacre_env::disk::{
     BLOCK_BYTES, Disk, DiskCompletion, DiskError, DiskInfo, DiskRequest, DiskTag, Durability, REQUESTS_MAX,
@@ -262,8 +262,14 @@ impl Device {
         while let Some(bound) = u64::try_from(started.len()).ok().filter(|bound| *bound > 0) {
             let pick = usize::try_from(below(&mut self.rng, bound)).unwrap_or_default();
             let request = started.swap_remove(pick);
-            if let Work::Write { offset, data, .. } = request.work {
-                self.platter.write(offset, Content::Data(data));
+            match request.work {
+                Work::Write { offset, data, .. } => {
+                    self.platter.write(offset, data);
+                }
+                Work::Discard { offset, length } => {
+                    self.platter.discard(offset, length, &mut self.rng);
+                }
+                Work::Read { .. } | Work::Flush { .. } => (),
             }
         }
         self.platter.crash(&mut self.rng);
@@ -275,10 +281,14 @@ impl Device {
         while let Some(bound) = u64::try_from(started.len()).ok().filter(|bound| *bound > 0) {
             let pick = usize::try_from(below(&mut self.rng, bound)).unwrap_or_default();
             let request = started.swap_remove(pick);
-            if let Work::Write { offset, data, .. } = request.work
-                && below(&mut self.rng, 4) > 0
-            {
-                self.platter.write(offset, Content::Data(data));
+            match request.work {
+                Work::Write { offset, data, .. } if below(&mut self.rng, 4) > 0 => {
+                    self.platter.write(offset, data);
+                }
+                Work::Discard { offset, length } if below(&mut self.rng, 4) > 0 => {
+                    self.platter.discard(offset, length, &mut self.rng);
+                }
+                _ => (),
             }
         }
         self.reset();
@@ -323,10 +333,11 @@ impl Device {
                 write.is_some()
             }
             Work::Flush { queued_at } => self.flush(ordered, queued_at),
-            Work::Discard { offset, length } => {
-                self.discard(offset, length);
+            Work::Discard { offset, length } if !ordered => {
+                write = Some(self.discard(offset, length));
                 true
             }
+            Work::Discard { .. } => false,
         };
         let errno = Errno::EIO;
         let failed = DiskError::Failed { request: kind, offset, length, errno };
@@ -364,7 +375,7 @@ impl Device {
         }
         self.counters.written_bytes += length;
         if ordered || chance(&mut self.rng, self.faults.write_errors_ppm) {
-            self.platter.write_torn(offset, &Content::Data(data), &mut self.rng);
+            self.platter.write_torn(offset, &data, &mut self.rng);
             return None;
         }
         let (offset, data) = self.betray(offset, data);
@@ -373,7 +384,7 @@ impl Device {
         if !data.is_empty() && chance(&mut self.rng, self.faults.latent_ppm) {
             self.unreadable.insert(blocks.start + below(&mut self.rng, blocks.end - blocks.start));
         }
-        let id = self.platter.write(offset, Content::Data(data));
+        let id = self.platter.write(offset, data);
         if durability == Durability::Durable {
             self.platter.sync_newest();
         }
@@ -408,11 +419,10 @@ impl Device {
         true
     }
 
-    fn discard(&mut self, offset: u64, length: u64) {
+    fn discard(&mut self, offset: u64, length: u64) -> WriteId {
         self.counters.discards += 1;
-        if below(&mut self.rng, 2) == 0 {
-            self.platter.write(offset, Content::Zeros(length));
-        }
+        self.counters.discarded_bytes += length;
+        self.platter.discard(offset, length, &mut self.rng)
     }
 }
 
@@ -484,7 +494,12 @@ impl Disk for SimDisk {
     }
 
     fn info(&self) -> DiskInfo {
-        DiskInfo { size_bytes: self.size_bytes, block_bytes: BLOCK_BYTES, driver: "simulated" }
+        DiskInfo {
+            size_bytes: self.size_bytes,
+            is_file: false,
+            block_bytes: BLOCK_BYTES,
+            driver: "simulated",
+        }
     }
 }
 

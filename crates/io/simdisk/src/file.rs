@@ -1,6 +1,6 @@
 //! [`SimFile`], a file in memory that loses, tears and reorders what was not synced, and [`SimFileHandle`], a database's hold on it.
 
-use crate::platter::{BLOCK, Content, Platter, below};
+use crate::platter::{BLOCK, Platter, below};
 use nacre_buf::BufList;
 use nacre_env::disk::BLOCK_BYTES;
 use nacre_env::{File, FileRoom};
@@ -153,7 +153,7 @@ impl Inner {
         let first = self.length.div_ceil(BLOCK);
         let gone: Vec<u64> = self.allocated.split_off(&first).into_iter().collect();
         for block in gone {
-            self.platter.write(block * BLOCK, Content::Zeros(BLOCK));
+            self.platter.write(block * BLOCK, BufList::from(vec![0; BLOCK_BYTES]));
         }
     }
 
@@ -210,7 +210,7 @@ impl Inner {
             let mut content = vec![0; BLOCK_BYTES];
             self.platter.read(block * BLOCK, &mut content);
             content[skip..skip + now.len()].copy_from_slice(now);
-            self.platter.write(block * BLOCK, Content::Data(BufList::from(content)));
+            self.platter.write(block * BLOCK, BufList::from(content));
             (at, rest) = (at + now.len() as u64, later);
         }
         Ok(())

@@ -10,6 +10,7 @@
 //! | --- | --- |
 //! | crash: each write that was not made durable is kept, torn at 512 bytes, or lost, whatever others are | survive: all that was acknowledged is there, no transaction by half |
 //! | the process is killed ([`SimDevice::kill`]): what it had submitted is done or not, and what was to be durable is only visible | survive: flush before building on what it finds |
+//! | discard: each block keeps what it had, is zeros, or is what nobody has written, until it is written again; one that a crash meets may have happened in part | survive: discard only what no state that a crash can bring back refers to, and write to it only when the discard is complete |
 //! | failed write or flush ([`Faults::write_errors_ppm`], [`SimDevice::fail_after`]); a failed write leaves any of its sectors, a failed flush may drop what it should have kept | acknowledge nothing more and say why; after reopening, all that was acknowledged before is there |
 //! | failed read, latent sector error until the block is rewritten | survive as an error of that object; never a panic, never lost acknowledgements by a mount that went on without the unreadable part of its log |
 //! | bit rot of durable data ([`SimDevice::rot`]) | notice by checksum: an error of that object, never wrong bytes |

@@ -26,19 +26,11 @@ pub(crate) fn chance(rng: &mut SeededEntropy, ppm: u32) -> bool {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct WriteId(u64);
 
-/// What a write brings.
-#[derive(Clone)]
-pub(crate) enum Content {
-    Data(BufList),
-    /// A discard of so many bytes.
-    Zeros(u64),
-}
-
 /// A write that took effect and is not durable.
 struct Unsynced {
     id: WriteId,
     offset: u64,
-    content: Content,
+    content: BufList,
     /// When its owner learned that it is done, in the owner's own count of events.
     known_at: Option<u64>,
     /// A flush failed on it: no later one brings it back.
@@ -81,7 +73,7 @@ impl Platter {
     }
 
     /// A write takes effect: reads see it from now on.
-    pub(crate) fn write(&mut self, offset: u64, content: Content) -> WriteId {
+    pub(crate) fn write(&mut self, offset: u64, content: BufList) -> WriteId {
         self.writes += 1;
         let id = WriteId(self.writes);
         for (index, block) in self.blocks(offset, &content) {
@@ -89,6 +81,21 @@ impl Platter {
         }
         self.unsynced.push(Unsynced { id, offset, content, known_at: None, dropped: false });
         id
+    }
+
+    /// A discard takes effect: each block stays, is zeros, or is something that nobody has written.
+    pub(crate) fn discard(&mut self, offset: u64, length: u64, rng: &mut SeededEntropy) -> WriteId {
+        let mut content = BufList::new();
+        for index in offset / BLOCK..(offset + length) / BLOCK {
+            let old = self.now.get(&index).unwrap_or(&self.zeros);
+            let bytes = match below(rng, 4) {
+                0 => **old,
+                1 => *self.zeros,
+                _ => garbage(rng),
+            };
+            content.push(nacre_buf::Bytes::copy_from_slice(&bytes));
+        }
+        self.write(offset, content)
     }
 
     /// The newest write, just made, is durable at once.
@@ -99,14 +106,14 @@ impl Platter {
     }
 
     /// A write that failed: any of its sectors may have got through.
-    pub(crate) fn write_torn(&mut self, offset: u64, content: &Content, rng: &mut SeededEntropy) {
+    pub(crate) fn write_torn(&mut self, offset: u64, content: &BufList, rng: &mut SeededEntropy) {
         let mut torn = BufList::new();
         for (index, block) in self.blocks(offset, content) {
             let old = self.now.get(&index).unwrap_or(&self.zeros);
             let mixed = mix(old, &block, rng);
             torn.push(nacre_buf::Bytes::copy_from_slice(&mixed[..]));
         }
-        self.write(offset, Content::Data(torn));
+        self.write(offset, torn);
     }
 
     /// The owner of a write learned at its event `at` that it is done.
@@ -192,17 +199,9 @@ impl Platter {
     }
 
     /// The content of a write cut into blocks with their indices.
-    fn blocks(&self, offset: u64, content: &Content) -> Vec<(u64, Block)> {
-        let blocks: Vec<Block> = match content {
-            Content::Zeros(length) => (0..length / BLOCK).map(|_| Arc::clone(&self.zeros)).collect(),
-            Content::Data(data) => data
-                .slices()
-                .iter()
-                .flat_map(|slice| slice.chunks(BLOCK_BYTES))
-                .map(|c| self.block(c))
-                .collect(),
-        };
-        (offset / BLOCK..).zip(blocks).collect()
+    fn blocks(&self, offset: u64, content: &BufList) -> Vec<(u64, Block)> {
+        let pieces = content.slices().iter().flat_map(|slice| slice.chunks(BLOCK_BYTES));
+        (offset / BLOCK..).zip(pieces.map(|piece| self.block(piece))).collect()
     }
 
     fn block(&self, bytes: &[u8]) -> Block {
@@ -235,11 +234,7 @@ impl Platter {
 
     /// What reads see where `write` wrote is again what survived.
     fn revert(&mut self, write: &Unsynced) {
-        let length = match &write.content {
-            Content::Data(data) => data.len() as u64,
-            Content::Zeros(length) => *length,
-        };
-        for index in write.offset / BLOCK..(write.offset + length) / BLOCK {
+        for index in write.offset / BLOCK..(write.offset + write.content.len() as u64) / BLOCK {
             match self.durable.get(&index) {
                 Some((_, block)) => self.now.insert(index, Arc::clone(block)),
                 None => self.now.remove(&index),
@@ -250,6 +245,12 @@ impl Platter {
     pub(crate) fn unsynced(&self) -> usize {
         self.unsynced.len()
     }
+}
+
+fn garbage(rng: &mut SeededEntropy) -> [u8; BLOCK_BYTES] {
+    let mut out = [0; BLOCK_BYTES];
+    out.chunks_mut(8).for_each(|word| word.copy_from_slice(&rng.u64().to_le_bytes()));
+    out
 }
 
 fn fate(rng: &mut SeededEntropy) -> Fate {

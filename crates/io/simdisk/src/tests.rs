@@ -238,3 +238,32 @@ fn a_restored_device_is_what_it_was() {
     device.crash();
     assert_eq!(device.peek(0, 2 * BLOCK_BYTES), [vec![3; BLOCK_BYTES], vec![1; BLOCK_BYTES]].concat());
 }
+
+#[test]
+fn a_discarded_block_is_anything_until_it_is_written_again() {
+    let (mut same, mut zeros, mut others) = (0, 0, 0);
+    for seed in 0..20 {
+        let device = device(seed);
+        let mut disk = device.open();
+        blocking::write(&mut disk, 0, full_of(1, 8).into(), Durability::Durable).expect("write");
+        blocking::discard(&mut disk, BLOCK, 6 * BLOCK).expect("discard");
+        blocking::write(&mut disk, BLOCK, full_of(2, 1).into(), Durability::Durable).expect("write");
+        device.crash();
+        let left = device.peek(0, 8 * BLOCK_BYTES);
+        let block = |nth: usize| &left[nth * BLOCK_BYTES..(nth + 1) * BLOCK_BYTES];
+        assert!(block(0) == &full_of(1, 1)[..] && block(7) == &full_of(1, 1)[..], "beside it");
+        assert!(block(1) == &full_of(2, 1)[..], "written again, durably");
+        for nth in 2..7 {
+            match block(nth) {
+                kept if kept == &full_of(1, 1)[..] => same += 1,
+                gone if gone == &full_of(0, 1)[..] => zeros += 1,
+                _ => others += 1,
+            }
+        }
+        assert_eq!((device.counters().discards, device.counters().discarded_bytes), (1, 6 * BLOCK));
+        let mut disk = device.open();
+        device.fail_after(0, Failing::Once);
+        assert!(blocking::discard(&mut disk, 0, BLOCK).is_err());
+    }
+    assert!(same > 0 && zeros > 0 && others > 0, "{same} {zeros} {others}");
+}

@@ -67,7 +67,7 @@ pub fn flush(disk: &mut dyn Disk) -> Result<(), DiskError> {
 /// Tells the device that a range is not needed any more.
 ///
 /// # Errors
-/// What the device says.
+/// What the device says: also that it does not take such advice.
 pub fn discard(disk: &mut dyn Disk, offset: u64, length: u64) -> Result<(), DiskError> {
     disk.discard(offset, length, DiskTag(0));
     finish(disk).result

@@ -102,7 +102,7 @@ impl DeviceFile {
     pub(super) fn info(&self) -> DiskInfo {
         let physical = self.queue_attribute("physical_block_size").and_then(|text| text.parse().ok());
         let block_bytes = physical.unwrap_or(BLOCK_BYTES).clamp(SECTOR_BYTES, BLOCK_BYTES);
-        DiskInfo { size_bytes: self.size_bytes, block_bytes, driver: "" }
+        DiskInfo { size_bytes: self.size_bytes, is_file: !self.is_device, block_bytes, driver: "" }
     }
 
     /// As the kernel believes it, which is what decides whether it sends flushes.

@@ -2,6 +2,7 @@
 //! threads where it is not.
 
 mod delay;
+mod discards;
 mod file;
 mod held;
 mod identity;
@@ -16,6 +17,7 @@ pub use sys::{EventFd, reserve, room, write_back};
 
 use crate::disk::{Disk, DiskCompletion, DiskInfo, DiskTag, Durability, assert_range, assert_write};
 use delay::Delay;
+use discards::Discards;
 use file::DeviceFile;
 use nacre_buf::{AlignedBuf, BufList};
 use op::{Op, Work};
@@ -48,6 +50,13 @@ enum Driver {
 }
 
 impl Driver {
+    fn wake_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Ring(ring) => ring.wake_fd(),
+            Self::Threads(threads) => threads.wake_fd(),
+        }
+    }
+
     fn drain(&mut self, out: &mut Vec<DiskCompletion>) {
         match self {
             Self::Ring(ring) => ring.drain(out),
@@ -66,15 +75,19 @@ impl Driver {
 /// An open file or block device. Locked against every other opener, in this process or another.
 pub struct RealDisk {
     info: DiskInfo,
-    is_device: bool,
     direct: bool,
     volatile_cache: Option<bool>,
     rotational: Option<bool>,
     disks: BTreeMap<String, Option<String>>,
     ring_refused: Option<String>,
     driver: Driver,
+    discards: Discards,
     /// Requests made, not started yet.
     queued: Vec<Op>,
+    /// Discards made, not started yet.
+    queued_discards: Vec<Op>,
+    /// Requests that the driver has.
+    in_flight: usize,
     /// A fault for tests: see [`Disk::delay`].
     delay: Option<Box<Delay>>,
 }
@@ -98,8 +111,9 @@ impl RealDisk {
 
     fn over(file: DeviceFile, path: &Path, choice: DriverChoice) -> Result<Self, OpenError> {
         let system = |source| OpenError::System { path: path.to_owned(), source };
-        let (mut info, is_device, direct) = (file.info(), file.is_device, file.direct);
+        let (mut info, direct) = (file.info(), file.direct);
         let (volatile_cache, rotational, disks) = (file.volatile_cache(), file.rotational(), file.disks());
+        let (same, is_device) = (file.file.try_clone().map_err(system)?, file.is_device);
         let mut ring_refused = None;
         let driver = match try_ring(&file, choice) {
             Ok(ring) => Driver::Ring(Box::new(ring)),
@@ -113,16 +127,19 @@ impl RealDisk {
             Driver::Ring(_) => "io_uring",
             Driver::Threads(_) => "threads",
         };
+        let discards = Discards::of(same, is_device, driver.wake_fd()).map_err(system)?;
         Ok(Self {
             info,
-            is_device,
             direct,
             volatile_cache,
             rotational,
             disks,
             ring_refused,
             driver,
+            discards,
             queued: Vec::new(),
+            queued_discards: Vec::new(),
+            in_flight: 0,
             delay: None,
         })
     }
@@ -130,10 +147,7 @@ impl RealDisk {
     /// What becomes readable when something has finished: for [`super::RealNet::watch`].
     #[must_use]
     pub fn wake_fd(&self) -> BorrowedFd<'_> {
-        match &self.driver {
-            Driver::Ring(ring) => ring.wake_fd(),
-            Driver::Threads(threads) => threads.wake_fd(),
-        }
+        self.driver.wake_fd()
     }
 
     /// Why io_uring is not used, if it is not.
@@ -170,7 +184,7 @@ impl RealDisk {
     /// Whether it is a block device, not a file.
     #[must_use]
     pub const fn is_block_device(&self) -> bool {
-        self.is_device
+        !self.info.is_file
     }
 }
 
@@ -184,6 +198,23 @@ fn try_ring(file: &DeviceFile, choice: DriverChoice) -> io::Result<Ring> {
         }
     };
     forbidden.map_or_else(|| Ring::start(file), |reason| Err(io::Error::other(reason)))
+}
+
+/// What has finished, discards among it.
+fn drain(driver: &mut Driver, in_flight: &mut usize, discards: &mut Discards, out: &mut Vec<DiskCompletion>) {
+    let before = out.len();
+    driver.drain(out);
+    *in_flight -= out.len() - before;
+    discards.drain(out);
+}
+
+/// Waits for the driver as long as it has something: who waits for a discard only has nothing else under way.
+fn wait(driver: &mut Driver, in_flight: usize, discards: &Discards) {
+    match in_flight {
+        _ if discards.has_finished() => (),
+        0 => discards.wait(),
+        _ => driver.wait(),
+    }
 }
 
 impl Disk for RealDisk {
@@ -203,10 +234,12 @@ impl Disk for RealDisk {
 
     fn discard(&mut self, offset: u64, length: u64, tag: DiskTag) {
         assert_range(&self.info, offset, length);
-        self.queued.push(Op::new(tag, offset, length, Work::Discard { for_real: self.is_device }));
+        self.queued_discards.push(Op::new(tag, offset, length, Work::Discard));
     }
 
     fn submit(&mut self) {
+        self.discards.submit(&mut self.queued_discards);
+        self.in_flight += self.queued.len();
         match &mut self.driver {
             Driver::Ring(ring) => ring.submit(&mut self.queued),
             Driver::Threads(threads) => threads.submit(&mut self.queued),
@@ -214,9 +247,11 @@ impl Disk for RealDisk {
     }
 
     fn drain(&mut self, out: &mut Vec<DiskCompletion>) {
-        let Some(delay) = &mut self.delay else { return self.driver.drain(out) };
+        let Some(delay) = &mut self.delay else {
+            return drain(&mut self.driver, &mut self.in_flight, &mut self.discards, out);
+        };
         let mut finished = Vec::new();
-        self.driver.drain(&mut finished);
+        drain(&mut self.driver, &mut self.in_flight, &mut self.discards, &mut finished);
         delay.keep(finished);
         delay.release(out);
         if delay.is_over() {
@@ -225,11 +260,13 @@ impl Disk for RealDisk {
     }
 
     fn wait(&mut self) {
-        let Some(delay) = &mut self.delay else { return self.driver.wait() };
+        let Some(delay) = &mut self.delay else {
+            return wait(&mut self.driver, self.in_flight, &self.discards);
+        };
         if !delay.holds() {
-            self.driver.wait();
+            wait(&mut self.driver, self.in_flight, &self.discards);
             let mut finished = Vec::new();
-            self.driver.drain(&mut finished);
+            drain(&mut self.driver, &mut self.in_flight, &mut self.discards, &mut finished);
             delay.keep(finished);
         }
         delay.wait();

@@ -17,11 +17,8 @@ pub(super) enum Work {
         into: AlignedBuf,
     },
     Flush,
-    /// A file keeps its blocks: giving them up would let the file system run full later, and make the next
-    /// write there dear.
-    Discard {
-        for_real: bool,
-    },
+    /// By a thread of its own: see `discards.rs`.
+    Discard,
 }
 
 pub(super) struct Op {
@@ -87,7 +84,7 @@ impl Op {
             Work::Write { .. } => DiskRequest::Write,
             Work::Read { .. } => DiskRequest::Read,
             Work::Flush => DiskRequest::Flush,
-            Work::Discard { .. } => DiskRequest::Discard,
+            Work::Discard => DiskRequest::Discard,
         }
     }
 
@@ -96,7 +93,7 @@ impl Op {
         match (answer, &self.work) {
             (Ok(_), _) if self.is_to_sync() => self.finish(Ok(())),
             (Ok(bytes), Work::Write { .. } | Work::Read { .. }) => self.transferred(bytes),
-            (Ok(_), Work::Flush | Work::Discard { .. }) => self.finish(Ok(())),
+            (Ok(_), Work::Flush | Work::Discard) => self.finish(Ok(())),
             (Err(error), _) if is_passing(&error) && self.retries < RETRIES_MAX => {
                 self.retries += 1;
                 Progress::Again(self)
@@ -106,8 +103,6 @@ impl Op {
                 self.sync_behind();
                 Progress::Again(self)
             }
-            // Advice that the device cannot take.
-            (Err(error), Work::Discard { .. }) if is_unsupported(&error) => self.finish(Ok(())),
             (Err(error), _) => {
                 let errno = Errno(error.raw_os_error().unwrap_or(Errno::EIO.0));
                 let (request, offset, length) = (self.request(), self.offset, self.length);
@@ -152,11 +147,6 @@ fn is_passing(error: &io::Error) -> bool {
 
 fn is_unknown_flag(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::ENOSYS))
-}
-
-fn is_unsupported(error: &io::Error) -> bool {
-    let known = [libc::EOPNOTSUPP, libc::ENOSYS, libc::EINVAL, libc::ENOTTY, libc::EPERM, libc::ENODEV];
-    error.raw_os_error().is_some_and(|errno| known.contains(&errno))
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@
 
 use super::file::DeviceFile;
 use super::op::{Op, Progress, Work};
-use super::sys::{self, EventFd};
+use super::sys::EventFd;
 use crate::disk::{DiskCompletion, REQUESTS_MAX};
 use io_uring::types::{Fd, FsyncFlags};
 use io_uring::{IoUring, opcode, squeue};
@@ -344,10 +344,7 @@ fn describe(fd: Fd, op: &mut Op) -> (squeue::Entry, IoVecs) {
             opcode::Read::new(fd, rest.as_mut_ptr(), length).offset(offset).build()
         }
         Work::Flush => opcode::Fsync::new(fd).flags(FsyncFlags::DATASYNC).build(),
-        Work::Discard { for_real: true } => {
-            opcode::Fallocate::new(fd, op.length).offset(op.offset).mode(sys::DISCARD).build()
-        }
-        Work::Discard { for_real: false } => opcode::Nop::new().build(),
+        Work::Discard => unreachable!("discards have a thread of their own"),
     };
     (entry, vectors)
 }

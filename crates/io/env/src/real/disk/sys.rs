@@ -25,14 +25,23 @@ pub(super) fn allocate(file: &File, size_bytes: u64) -> io::Result<()> {
     done(unsafe { libc::fallocate(file.as_raw_fd(), 0, 0, position(size_bytes)?) })
 }
 
-/// The mode of fallocate(2) that discards.
-pub(super) const DISCARD: libc::c_int = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
+/// `BLKDISCARD` of `linux/fs.h`, which libc does not name.
+const BLKDISCARD: libc::Ioctl = 0x1277;
 
-/// Discards a range of a block device.
-pub(super) fn discard(file: &File, offset: u64, length: u64) -> io::Result<()> {
+/// Discards a range of a block device. Not by fallocate(2): that has the kernel promise zeros, which many devices only give by
+/// writing them.
+pub(super) fn discard(device: &File, offset: u64, length: u64) -> io::Result<()> {
+    let range: [u64; 2] = [offset, length];
+    // SAFETY: the kernel reads two numbers of 64 bits from the pointer, which outlive the call.
+    done(unsafe { libc::ioctl(device.as_raw_fd(), BLKDISCARD, range.as_ptr()) })
+}
+
+/// Gives the blocks of a range of a file back to its file system; the length stays.
+pub(super) fn punch_hole(file: &File, offset: u64, length: u64) -> io::Result<()> {
+    let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
     let (offset, length) = (position(offset)?, position(length)?);
     // SAFETY: fallocate(2) takes no pointers.
-    done(unsafe { libc::fallocate(file.as_raw_fd(), DISCARD, offset, length) })
+    done(unsafe { libc::fallocate(file.as_raw_fd(), mode, offset, length) })
 }
 
 /// Writes from `slices`, at most 1024 of them, with `flags` such as `RWF_DSYNC`.

@@ -75,6 +75,70 @@ fn completions_end_the_wait_of_the_net() {
     }
 }
 
+/// Blocks that a file takes of its file system.
+fn blocks_of(path: &Path) -> u64 {
+    std::os::unix::fs::MetadataExt::blocks(&std::fs::metadata(path).expect("a file"))
+}
+
+#[test]
+fn a_discard_of_a_file_gives_its_blocks_back_and_wakes_the_net() {
+    for choice in drivers() {
+        let scratch = Scratch::new(&format!("discards-{choice:?}"));
+        let mut disk = RealDisk::create(&scratch.0, 4 << 20, choice).expect("create");
+        assert!(disk.info().is_file && !disk.is_block_device());
+        let (mut net, before) = (RealNet::new().expect("epoll"), blocks_of(&scratch.0));
+        net.watch(disk.wake_fd()).expect("watch");
+        let (mut out, mut events) = (Vec::new(), Vec::new());
+        for nth in 0..2 {
+            disk.discard(nth << 20, 1 << 20, DiskTag(nth));
+        }
+        disk.submit();
+        while out.len() < 2 {
+            net.poll(Some(Duration::from_secs(30)), &mut events).expect("poll");
+            disk.drain(&mut out);
+        }
+        let refused = |errno| {
+            Err(DiskError::Failed { request: DiskRequest::Discard, offset: 0, length: 1 << 20, errno })
+        };
+        if out.iter().any(|done| done.result == refused(nacre_types::Errno::EOPNOTSUPP)) {
+            // The file system makes no holes.
+            return;
+        }
+        assert!(out.iter().all(|done| done.result.is_ok()), "{out:?}");
+        assert!(before - blocks_of(&scratch.0) >= (2 << 20) / 512, "{before} blocks before");
+        assert_eq!(std::fs::metadata(&scratch.0).expect("a file").len(), 4 << 20);
+        blocking::write(&mut disk, 0, block(3).into(), Durability::Durable).expect("written again");
+        assert!(*blocking::read(&mut disk, 0, BLOCK_BYTES).expect("read") == *block(3));
+    }
+}
+
+/// Both kinds of requests are waited for, whichever ends first.
+#[test]
+fn discards_beside_writes_all_come_back() {
+    for choice in drivers() {
+        let scratch = Scratch::new(&format!("discards-beside-{choice:?}"));
+        let mut disk = RealDisk::create(&scratch.0, 8 << 20, choice).expect("create");
+        let mut tags = Vec::new();
+        for round in 0..20 {
+            disk.write(0, block(1).into(), Durability::Durable, DiskTag(2 * round));
+            disk.discard(4 << 20, 1 << 20, DiskTag(2 * round + 1));
+            disk.submit();
+            let mut out = Vec::new();
+            while out.len() < 2 {
+                disk.wait();
+                disk.drain(&mut out);
+            }
+            tags.extend(out.iter().map(|done| done.tag.0));
+        }
+        tags.sort_unstable();
+        assert!(tags.into_iter().eq(0..40));
+        disk.discard(0, 1 << 20, DiskTag(0));
+        disk.submit();
+        drop(disk);
+        drop(RealDisk::open(&scratch.0, choice).expect("nothing holds it any more"));
+    }
+}
+
 /// On a thread that did not open the disk, as in an OSD: there the ring is the thread's own.
 #[test]
 fn a_disk_wakes_again_when_wakeups_are_on_again() {
