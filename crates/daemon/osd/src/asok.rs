@@ -140,9 +140,9 @@ pub(crate) fn perf_dump(pg_driver: &PgDriver, net: &ShardNet, cpu: CpuTimes) -> 
     let stages = pg_driver.tracker.dump(&mut osd);
     let [messages, bytes] = net.sessions.dump_throttles();
     let memory = pg_driver.store.memory();
-    let StoreCounters { device, free, .. } = pg_driver.store.counters();
+    let StoreCounters { device, free, discards, .. } = pg_driver.store.counters();
     serde_json::json!({
-        "device": device::dump(&device),
+        "device": device::dump(&device, discards),
         "device-free": {
             "free_bytes": free.bytes,
             "free_long_bytes": free.long_bytes,

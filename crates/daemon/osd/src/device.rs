@@ -2,7 +2,7 @@
 
 use nacre_msg::DeviceReport;
 use nacre_osd_core::ControlPlane;
-use nacre_store::DeviceTotals;
+use nacre_store::{DeviceTotals, DiscardTotals};
 use nacre_types::device_latency::LATENCY_BUCKETS;
 use nacre_types::{DeviceLatencies, DeviceWork, Stamp};
 use serde_json::{Map, Value, json};
@@ -45,14 +45,19 @@ impl DeviceWatch {
 }
 
 /// Requests by kind, as a section of `perf dump`.
-pub(crate) fn dump(totals: &[DeviceTotals; DeviceWork::ALL.len()]) -> Value {
-    let rows = DeviceWork::ALL.into_iter().zip(totals).map(|(work, total)| {
-        let sum = Duration::from_nanos(total.spent_ns).as_secs_f64();
-        let average = sum / total.count.max(1) as f64;
-        let latency = json!({ "avgcount": total.count, "sum": sum, "avgtime": average });
-        (format!("{}_latency", work.key()), latency)
-    });
-    Value::Object(rows.collect())
+pub(crate) fn dump(totals: &[DeviceTotals; DeviceWork::ALL.len()], discards: DiscardTotals) -> Value {
+    let latency = |count: u64, spent_ns: u64| {
+        let sum = Duration::from_nanos(spent_ns).as_secs_f64();
+        json!({ "avgcount": count, "sum": sum, "avgtime": sum / count.max(1) as f64 })
+    };
+    let rows = DeviceWork::ALL
+        .into_iter()
+        .zip(totals)
+        .map(|(work, total)| (format!("{}_latency", work.key()), latency(total.count, total.spent_ns)));
+    let mut rows: Map<String, Value> = rows.collect();
+    rows.insert("discard_latency".to_owned(), latency(discards.count, discards.spent_ns));
+    rows.insert("discarded_bytes".to_owned(), discards.bytes.into());
+    Value::Object(rows)
 }
 
 /// The same as histograms, as a section of `perf histogram dump`.

@@ -73,6 +73,7 @@ impl PerfSums {
                 log_bytes: self.store.log_bytes + other.store.log_bytes,
                 device: std::array::from_fn(|work| self.store.device[work].plus(&other.store.device[work])),
                 free: self.store.free.plus(other.store.free),
+                discards: self.store.discards.plus(other.store.discards),
             },
         }
     }
@@ -247,6 +248,15 @@ const COUNTERS: &[Counter] = &[
     row(("device.flush_latency", ""), (LATENCY, USEFUL, NO_UNIT), "Time of flushes of the device", |sums| {
         device(sums, DeviceWork::Flush)
     }),
+    row(
+        ("device.discard_latency", ""),
+        (LATENCY, USEFUL, NO_UNIT),
+        "Time of discards of freed space at the device",
+        |sums| (sums.store.discards.spent_ns, sums.store.discards.count),
+    ),
+    row(("device.discarded_bytes", ""), (COUNT, USEFUL, BYTES), "Freed space that was discarded", |sums| {
+        (sums.store.discards.bytes, 0)
+    }),
 ];
 
 /// What a session with the manager has declared.
@@ -335,7 +345,7 @@ mod tests {
     use super::*;
     use crate::stage_sums::STAGES;
     use nacre_denc::Reader;
-    use nacre_store::FreeSpace;
+    use nacre_store::{DiscardTotals, FreeSpace};
     use nacre_types::device_latency::LATENCY_BUCKETS;
 
     const SUMS: PerfSums = PerfSums {
@@ -364,6 +374,7 @@ mod tests {
             log_bytes: 4096,
             device: [DeviceTotals { count: 3, spent_ns: 900, counts: [0; LATENCY_BUCKETS] }; 4],
             free: FreeSpace { bytes: 0, long_bytes: 0, runs: 0 },
+            discards: DiscardTotals { count: 5, bytes: 65_536, spent_ns: 500 },
         },
     };
 
@@ -395,6 +406,10 @@ mod tests {
         assert_eq!(values["osd.op_w_latency"], (400, 4));
         assert_eq!(values["osd.stat_bytes_avail"], (60, 0));
         assert_eq!(values["device.durable_write_latency"], (900, 3));
+        assert_eq!(
+            (values["device.discard_latency"], values["device.discarded_bytes"]),
+            ((500, 5), (65_536, 0))
+        );
         assert_eq!((values["bluestore.kv_commit_lat"], values["osd.recovery_ops"]), ((44, 4), (3, 0)));
         assert_eq!(values["osd-stages.op_w_logged"], (300, 4));
         assert_eq!(

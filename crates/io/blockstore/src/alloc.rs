@@ -38,6 +38,8 @@ pub(crate) struct Alloc {
     sorted: Vec<Run>,
     /// Blocks in the two.
     pending_count: u64,
+    /// Free blocks that the device is discarding: they are in `free` before and after.
+    held: Vec<Run>,
     /// Blocks taken since the last cut, but for homes.
     taken: u64,
     cuts: u64,
@@ -56,6 +58,7 @@ impl Alloc {
             durable_cut: 0,
             sorted: Vec::new(),
             pending_count: 0,
+            held: Vec::new(),
             taken: 0,
             cuts: 0,
             changes: RefChanges::default(),
@@ -247,11 +250,34 @@ impl Alloc {
         runs
     }
 
+    /// Keeps free blocks from being taken until they are given back.
+    ///
+    /// # Panics
+    /// When one of them is not free.
+    pub(crate) fn hold(&mut self, run: Run) {
+        assert!(self.free.take(run), "blocks from {} on are held, and not free", run.start);
+        self.held.push(run);
+    }
+
+    /// Blocks that were held are free again.
+    pub(crate) fn give_back(&mut self, run: Run) {
+        if let Some(nth) = self.held.iter().position(|held| *held == run) {
+            self.held.swap_remove(nth);
+            self.free.give(run);
+        }
+    }
+
+    /// Blocks that are held: nobody uses them, and nobody may yet.
+    pub(crate) fn held_count(&self) -> u64 {
+        self.held.iter().map(|run| u64::from(run.count)).sum()
+    }
+
     /// Runs to which nothing refers, and why. For `check`.
     pub(crate) fn unreferenced(&self) -> impl Iterator<Item = (Run, &'static str)> {
         let pending = self.pending.iter().map(|(_, run)| *run).chain(self.sorted.iter().copied());
         let pending = pending.map(|run| (run, "none, waiting for a checkpoint"));
-        pending.chain(self.free.iter().map(|run| (run, "free")))
+        let held = self.held.iter().map(|run| (*run, "none, being discarded"));
+        pending.chain(held).chain(self.free.iter().map(|run| (run, "free")))
     }
 
     pub(crate) fn shared(&self) -> &SharedBlocks {
@@ -280,6 +306,20 @@ mod tests {
         assert_eq!(alloc.free_some(10), [Run { start: 12, count: 1 }]);
         assert!(alloc.free_some(10).is_empty());
         assert_eq!(alloc.free.iter().collect::<Vec<_>>(), [Run { start: 11, count: 2 }]);
+    }
+
+    #[test]
+    fn held_blocks_are_nobodys_until_they_are_given_back() {
+        let mut alloc = Alloc::new(Run { start: 0, count: 8 });
+        alloc.hold(Run { start: 2, count: 4 });
+        assert_eq!((alloc.free_count(), alloc.held_count()), (4, 4));
+        assert_eq!(alloc.allocate(5), None);
+        let runs = alloc.allocate(4).expect("four are free");
+        assert!(runs.iter().all(|run| run.end() <= 2 || run.start >= 6), "{runs:?}");
+        alloc.give_back(Run { start: 2, count: 4 });
+        assert_eq!((alloc.free_count(), alloc.held_count()), (4, 0));
+        assert_eq!(alloc.allocate(4), Some(vec![Run { start: 2, count: 4 }]));
+        assert_eq!(alloc.take_changes().len(), 3, "only what was taken is a change");
     }
 
     #[test]

@@ -32,6 +32,7 @@ impl BlockStore {
         let mut report = CheckReport::default();
         check_table(&self.table, &mut report);
         if read_data {
+            self.end_discards();
             self.check_data(&mut report);
         }
         report

@@ -2,6 +2,7 @@
 
 use crate::BLOCK;
 use crate::checkpoint::Checkpoint;
+use crate::device::Run;
 use crate::fetch::ReadIo;
 use crate::latencies::NOT_STARTED;
 use crate::options::Planted;
@@ -11,14 +12,14 @@ use crate::superblock::Superblock;
 use crate::wal::RecordWrite;
 use nacre_buf::{AlignedBuf, BufList, Bytes};
 use nacre_env::disk::{DiskCompletion, DiskTag, Durability};
-use nacre_store::MeasuredDevice;
+use nacre_store::{DiscardPolicy, MeasuredDevice};
 use nacre_types::{DeviceLatencies, DeviceWork, RequestClass, Stamp};
 use std::time::Duration;
 
 impl BlockStore {
     pub(crate) fn tag(&mut self, io: Io, work: DeviceWork, bytes: usize) -> DiskTag {
         let class = RequestClass::of(work, self.io.len(), bytes as u64);
-        let key = self.io.insert(UnderWay { io, class, started: NOT_STARTED });
+        let key = self.io.insert(UnderWay { io, class: Some(class), started: NOT_STARTED });
         self.latencies.queued.push(key);
         DiskTag(key as u64)
     }
@@ -53,6 +54,14 @@ impl BlockStore {
     pub(crate) fn start_flush(&mut self) {
         let tag = self.tag(Io::Flush, DeviceWork::Flush, 0);
         self.disk.flush(tag);
+    }
+
+    /// Queues a discard of free blocks.
+    pub(crate) fn start_discard(&mut self, run: Run, is_held: bool) {
+        let io = Io::Discard { run, is_held };
+        let key = self.io.insert(UnderWay { io, class: None, started: NOT_STARTED });
+        let bytes = u64::from(run.count) * BLOCK as u64;
+        self.disk.discard(Self::offset(run.start), bytes, DiskTag(key as u64));
     }
 
     pub(crate) fn start_record(&mut self, write: RecordWrite) {
@@ -122,10 +131,13 @@ impl BlockStore {
     fn completed(&mut self, completion: DiskCompletion, now: Stamp) {
         let tag = usize::try_from(completion.tag.0).unwrap_or(usize::MAX);
         let Some(UnderWay { io, class, started }) = self.io.try_remove(tag) else { return };
-        self.latencies.note(class, started, now);
+        if let Some(class) = class {
+            self.latencies.note(class, started, now);
+        }
         let io = match io {
             Io::Read(read) => return self.read_completed(read, completion),
             Io::Probe => return self.probed(completion),
+            Io::Discard { run, is_held } => return self.discarded(run, is_held, completion.result),
             io => io,
         };
         if let Err(error) = completion.result {
@@ -144,7 +156,7 @@ impl BlockStore {
             Io::PiecesFlush { number } => self.wal.placed(number),
             Io::Home => self.home_written(),
             Io::Flush => self.flushed(),
-            Io::Read(_) | Io::Probe => (),
+            Io::Read(_) | Io::Probe | Io::Discard { .. } => (),
         }
     }
 
@@ -200,6 +212,10 @@ impl MeasuredDevice for BlockStore {
         if let Some(copy) = copy.filter(|_| writes) {
             self.start_write(PROBED_COPY, copy.into(), Durability::Durable, Io::Probe);
         }
+    }
+
+    fn set_discards(&mut self, policy: DiscardPolicy) {
+        self.follow_policy(policy);
     }
 
     fn delay(&mut self, each: Duration) -> std::io::Result<()> {

@@ -108,6 +108,11 @@ impl FreeBitmap {
         self.free_from(block, 1) > 0
     }
 
+    /// Whether all blocks of `run` are free.
+    pub(crate) fn is_all_free(&self, run: Run) -> bool {
+        self.free_from(run.start, run.count) >= run.count
+    }
+
     /// The first block of `run` from `at` on that is not free.
     pub(crate) fn next_used(&self, at: u32, run: Run) -> Option<u32> {
         let left = run.end().checked_sub(at)?;

@@ -37,6 +37,7 @@ mod clock_cache;
 mod device;
 mod device_io;
 mod dirty;
+mod discards;
 mod error;
 mod failure;
 mod fetch;
@@ -69,6 +70,7 @@ mod store;
 mod superblock;
 mod table;
 mod throttle;
+mod trim;
 mod upgrade;
 mod view;
 mod wal;
@@ -88,6 +90,7 @@ pub use offline::{DeviceExtent, FreeSpace, Layout, ObjectShape};
 pub use options::{Options, Planted};
 pub use probe::probe;
 pub use store::BlockStore;
+pub use trim::TrimReport;
 pub use wal_device::SplitDisk;
 
 /// Unit of allocation and of checksums: the device's own.

@@ -1,5 +1,7 @@
 //! What can be chosen when a store is made or opened.
 
+use nacre_store::DiscardPolicy;
+
 /// Part of a device that the log takes by default, and its bounds.
 const WAL_DIVISOR: u64 = 16;
 const WAL_BYTES_MIN: u64 = 1 << 20;
@@ -20,6 +22,10 @@ pub enum Planted {
     EarlyTrim,
     /// A changed omap entry is not kept for the clone that still shows it.
     SharedChange,
+    /// What was released is discarded before a checkpoint is durable that knows it.
+    EarlyDiscard,
+    /// Blocks that are being discarded may be taken.
+    UnheldDiscard,
     /// A page of an object's blocks that was changed again during a checkpoint goes from memory at its end.
     ChangedPage,
 }
@@ -63,6 +69,16 @@ pub struct Options {
     pub omap_bytes_shared_min: u64,
     /// Entries that such a step copies at most.
     pub omap_step_entries_max: usize,
+    /// Where freed space is discarded from the opening on.
+    pub discards: DiscardPolicy,
+    /// Blocks of the least that is discarded, and of the parts of the device in which it is noted that something was freed.
+    pub discard_unit_blocks: u32,
+    /// Discards under way at a time at most.
+    pub discards_max: usize,
+    /// Bytes of all of them together.
+    pub discard_bytes_max: u64,
+    /// Whether discards wait until nothing else is asked of the device.
+    pub discards_yield: bool,
     #[doc(hidden)]
     pub planted: Planted,
 }
@@ -126,6 +142,11 @@ impl Options {
             flushed_together_min: 4,
             omap_bytes_shared_min: 64 << 10,
             omap_step_entries_max: 128,
+            discards: DiscardPolicy::Never,
+            discard_unit_blocks: 16,
+            discards_max: 16,
+            discard_bytes_max: 32 << 20,
+            discards_yield: true,
             planted: Planted::Nothing,
         }
     }
@@ -147,6 +168,10 @@ impl Options {
             flushed_together_min: 2,
             omap_bytes_shared_min: 1,
             omap_step_entries_max: 1,
+            discard_unit_blocks: 1,
+            discards_max: 3,
+            discard_bytes_max: 32 << 10,
+            discards_yield: false,
             ..Self::default()
         }
     }

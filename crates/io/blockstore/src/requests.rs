@@ -4,6 +4,7 @@
 //! each of a hundred connections in one turn, or large writes into free space that lies in single blocks. Log records, the
 //! checkpoint's homes and flushes are few, and never wait here.
 
+use crate::device::Run;
 use crate::fetch::ReadIo;
 use crate::wal::TxnNumber;
 use nacre_buf::Bytes;
@@ -31,6 +32,11 @@ pub(crate) enum Io {
     Read(ReadIo),
     Home,
     Flush,
+    /// Of free blocks; the allocator does not have them meanwhile when they are held.
+    Discard {
+        run: Run,
+        is_held: bool,
+    },
     /// Nothing but a look at how long it takes.
     Probe,
 }
@@ -39,7 +45,8 @@ pub(crate) enum Io {
 #[derive(Debug)]
 pub(crate) struct UnderWay {
     pub(crate) io: Io,
-    pub(crate) class: RequestClass,
+    /// `None` of a discard, which nobody compares with another device's.
+    pub(crate) class: Option<RequestClass>,
     /// When the device got it; `crate::latencies::NOT_STARTED` until then.
     pub(crate) started: Stamp,
 }

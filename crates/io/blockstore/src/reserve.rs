@@ -114,8 +114,12 @@ impl BlockStore {
         }
         let reserve = if txn.data_bytes() > 0 { self.reserve_blocks() } else { 0 };
         for _ in 0..3 {
+            let wanted = self.promised_blocks() + needed + reserve;
+            if self.table.space.alloc.free_count() < wanted {
+                self.end_discards();
+            }
             let free = self.table.space.alloc.free_count();
-            if free >= self.promised_blocks() + needed + reserve {
+            if free >= wanted {
                 return Ok(());
             }
             let reachable = free + self.table.space.alloc.pending_count() + self.table.space.dirty_slots;

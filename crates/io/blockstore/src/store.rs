@@ -4,6 +4,7 @@
 use crate::BLOCK;
 use crate::cache::Cache;
 use crate::checkpoint::Checkpoint;
+use crate::discards::Discards;
 use crate::fetch::{Damage, Fetch};
 use crate::held::Source;
 use crate::latencies::Latencies;
@@ -64,6 +65,7 @@ pub struct BlockStore {
     pub(crate) fetched: Vec<StoreToken>,
     pub(crate) brought: Vec<(StoreToken, BufList)>,
     pub(crate) frees: u64,
+    pub(crate) discards: Discards,
     pub(crate) failed: Option<String>,
     /// Checkpoints completed since the store was opened.
     pub(crate) checkpoints: u64,
@@ -91,7 +93,8 @@ pub(crate) struct Parts {
 
 impl BlockStore {
     pub(crate) fn assemble(parts: Parts) -> Self {
-        Self {
+        let policy = parts.options.discards;
+        let mut store = Self {
             cache: Cache::new(parts.options.clean_bytes_max),
             disk: parts.disk,
             superblock: parts.superblock,
@@ -110,13 +113,16 @@ impl BlockStore {
             fetched: Vec::new(),
             brought: Vec::new(),
             frees: 0,
+            discards: Discards::default(),
             failed: None,
             checkpoints: 0,
             completions: Vec::new(),
             commits: Vec::new(),
             has_work: false,
             submit_hint: SubmitHint::Batch,
-        }
+        };
+        store.follow_policy(policy);
+        store
     }
 
     /// Lets the store learn from its checkpoints how their time divides into parts, by which writers that outrun one are
@@ -148,7 +154,7 @@ impl BlockStore {
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         let dirty = usize::try_from(self.table.space.dirty_bytes()).unwrap_or(usize::MAX);
-        self.table.bytes() + self.cache.bytes() + dirty
+        self.table.bytes() + self.cache.bytes() + dirty + self.discards.bytes()
     }
 
     /// Transactions submitted and not acknowledged.
@@ -354,6 +360,7 @@ impl ObjectStore for BlockStore {
         self.write_records();
         self.start_queued();
         self.advance();
+        self.trim();
         if self.failed.is_none() {
             self.wal.durable(&mut self.durable);
         }
@@ -405,7 +412,7 @@ impl ObjectStore for BlockStore {
 
     fn usage(&self) -> StoreUsage {
         let (alloc, area) = (&self.table.space.alloc, u64::from(self.superblock.data.count));
-        let reachable = alloc.free_count() + alloc.pending_count();
+        let reachable = alloc.free_count() + alloc.pending_count() + alloc.held_count();
         let available = reachable.saturating_sub(self.promised_blocks() + self.reserve_blocks());
         let on_device = area - reachable;
         let block = BLOCK as u64;
@@ -443,6 +450,7 @@ impl ObjectStore for BlockStore {
             long_bytes: free.long_blocks() * block,
             runs: free.runs(),
         };
-        StoreCounters { object_hits: hits.get(), object_misses: misses.get(), log_bytes, device, free }
+        let (object_hits, object_misses, discards) = (hits.get(), misses.get(), self.discards.totals);
+        StoreCounters { object_hits, object_misses, log_bytes, device, free, discards }
     }
 }

@@ -19,6 +19,7 @@ mod rig;
 mod start;
 mod sums;
 mod throttle;
+mod trim;
 mod wal_device;
 
 use crate::{BlockStore, Options};

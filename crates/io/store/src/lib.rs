@@ -89,6 +89,8 @@ pub struct StoreCounters {
     pub device: [DeviceTotals; DeviceWork::ALL.len()],
     /// Free space of its device, by how it lies.
     pub free: FreeSpace,
+    /// What of it the device was told is not needed any more.
+    pub discards: DiscardTotals,
 }
 
 /// Free space of a device: many short pieces make large writes many requests.
@@ -110,6 +112,53 @@ impl FreeSpace {
             bytes: self.bytes + other.bytes,
             long_bytes: self.long_bytes + other.long_bytes,
             runs: self.runs + other.runs,
+        }
+    }
+}
+
+/// Discards of freed space, since the store was opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct DiscardTotals {
+    /// How many the device has done.
+    pub count: u64,
+    /// Bytes that they were of.
+    pub bytes: u64,
+    /// Nanoseconds in which one was under way.
+    pub spent_ns: u64,
+}
+
+impl DiscardTotals {
+    /// Those of two stores together.
+    #[must_use]
+    pub const fn plus(self, other: Self) -> Self {
+        Self {
+            count: self.count + other.count,
+            bytes: self.bytes + other.bytes,
+            spent_ns: self.spent_ns + other.spent_ns,
+        }
+    }
+}
+
+/// Where freed space is discarded: given back to the device, or to the file system that a file is on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum DiscardPolicy {
+    /// Nowhere: what is freed stays with the device.
+    #[default]
+    Never,
+    /// On block devices. A file keeps its blocks: others could have them when the store needs them again.
+    Devices,
+    /// On block devices and in files.
+    DevicesAndFiles,
+}
+
+impl DiscardPolicy {
+    /// Whether it is in a file, or on a block device.
+    #[must_use]
+    pub const fn covers(self, is_file: bool) -> bool {
+        match self {
+            Self::Never => false,
+            Self::Devices => !is_file,
+            Self::DevicesAndFiles => true,
         }
     }
 }
@@ -151,6 +200,9 @@ pub trait MeasuredDevice {
     /// Makes a small request whose time is counted as any other's, when the device had none of its kind for `idle`: a read,
     /// and a durable write of what is there. What is kept does not change.
     fn probe(&mut self, idle: Duration);
+
+    /// Where space is discarded that is freed from now on; [`DiscardPolicy::Never`] at first.
+    fn set_discards(&mut self, policy: DiscardPolicy);
 
     /// For tests: has each request take so much longer from now on; zero ends it.
     ///

@@ -123,6 +123,7 @@ impl BlockStore {
         }
         for run in freed {
             self.cache.forget(run);
+            self.discards.freed(run);
             let damaged: Vec<u32> = self.damaged.range(run.blocks()).map(|(block, _)| *block).collect();
             damaged.iter().for_each(|block| drop(self.damaged.remove(block)));
         }

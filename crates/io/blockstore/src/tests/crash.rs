@@ -4,7 +4,7 @@ use super::model::{Model, Sizes, drain, newest, object, random_txn, read};
 use super::rig::{Rig, tiny};
 use crate::options::Planted;
 use crate::{BlockStore, Options};
-use nacre_store::{ObjectStore, SubmitHint};
+use nacre_store::{DiscardPolicy, ObjectStore, SubmitHint};
 use nacre_txn::StoreToken;
 use nacre_types::Entropy;
 use nacre_types::entropy::SeededEntropy;
@@ -121,6 +121,8 @@ pub(super) fn run_on(seed: u64, mut rig: Rig, away: impl Fn(&Rig)) -> Result<(),
         rig.crash(0);
         away(&rig);
     }
+    let is_discarding = rig.options.discards == DiscardPolicy::Devices;
+    assert_eq!(is_discarding, rig.device.counters().discards > 0, "seed {seed}: discards");
     Ok(())
 }
 
@@ -171,7 +173,7 @@ fn every_crash_keeps_what_was_acknowledged_with_the_log_on_a_device_of_its_own()
 
 /// The same test with a mistake built in must fail: else it proves nothing.
 fn finds(planted: Planted) -> bool {
-    let options = Options { planted, ..Options::tiny() };
+    let options = Options { planted, discards: DiscardPolicy::Devices, ..Options::tiny() };
     (0..40).any(|seed| {
         let options = options.clone();
         std::panic::catch_unwind(move || run(seed, options)).map_or(true, |outcome| outcome.is_err())
@@ -191,6 +193,16 @@ fn using_freed_blocks_before_the_checkpoint_is_found() {
 #[test]
 fn letting_the_log_go_before_the_checkpoint_is_committed_is_found() {
     assert!(finds(Planted::EarlyTrim));
+}
+
+#[test]
+fn discarding_before_the_checkpoint_is_found() {
+    assert!(finds(Planted::EarlyDiscard));
+}
+
+#[test]
+fn writing_to_what_is_being_discarded_is_found() {
+    assert!(finds(Planted::UnheldDiscard));
 }
 
 #[test]

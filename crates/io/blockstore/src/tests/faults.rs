@@ -329,7 +329,7 @@ fn one_unreadable_block_does_not_take_its_neighbours_along() {
     assert!(read(&mut store, &object(1), 8192, u64::MAX, &mut Vec::new()).is_ok());
 }
 
-struct TestClock(std::sync::Arc<std::sync::atomic::AtomicU64>);
+pub(super) struct TestClock(pub(super) std::sync::Arc<std::sync::atomic::AtomicU64>);
 
 impl nacre_env::Clock for TestClock {
     fn now(&self) -> nacre_types::Stamp {

@@ -5,15 +5,16 @@ use nacre_buf::{AlignedBuf, BufList};
 use nacre_env::disk::{Disk, DiskCompletion, DiskInfo, DiskTag, Durability};
 use nacre_kv::{COMMITTED, KvBatch, KvCompletion, KvError, KvStore, KvTag, MemoryKv, Pair};
 use nacre_simdisk::{SimConfig, SimDevice, SimDisk};
+use nacre_store::DiscardPolicy;
 use nacre_types::Entropy;
 use nacre_types::entropy::SeededEntropy;
 use std::ops::Bound;
 use std::sync::{Arc, Mutex};
 
-/// Every other run flushes all large writes as those in many pieces are, which are rare in a small store. Every third one keeps nothing clean
+/// What is freed is discarded. Every other run flushes all large writes as those in many pieces are, which are rare in a small store. Every third one keeps nothing clean
 /// of the metadata in memory: each page of an object's blocks is read whenever somebody asks.
 pub(super) fn tiny(seed: u64) -> Options {
-    let mut tiny = Options::tiny();
+    let mut tiny = Options { discards: DiscardPolicy::Devices, ..Options::tiny() };
     if seed.is_multiple_of(2) {
         tiny.flushed_together_min = 1;
     }
