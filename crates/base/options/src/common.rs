@@ -13,6 +13,8 @@ pub(super) static TABLE: &[OptionInfo] = &[
     row("auth_mon_ticket_ttl", Kind::Float, "259200", "Seconds for which a ticket to ask the monitor for more is good").at_least("1"),
     row("auth_service_required", Kind::Text, "cephx", "How clients prove who they are").at_start(),
     row("auth_service_ticket_ttl", Kind::Float, "3600", "Seconds for which a service's ticket is good").at_least("1"),
+    row("bdev_async_discard", Kind::Bool, "false", "Discards do not hold up what freed the space").services(&["osd"]),
+    row("bdev_enable_discard", Kind::Bool, "true", "Block devices are told which space is not needed any more, beside all else that they do; false by default in Ceph, where writes wait for it").services(&["osd"]),
     row("bluestore_block_size", Kind::Size, "107374182400", "Bytes of a file made as a store's device").level(Level::Dev).at_start(),
     row("bluestore_cache_size", Kind::Size, "0", "Bytes of a store's cache; 0 chooses by the kind of device").level(Level::Dev),
     row("bluestore_compression_algorithm", Kind::Text, "snappy", "How stored data is compressed").one_of(&["", "lz4", "snappy", "zlib", "zstd"]),

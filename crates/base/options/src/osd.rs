@@ -31,6 +31,14 @@ pub(super) static TABLE: &[OptionInfo] = &[
     .at_most("10000")
     .level(Level::Dev),
     row(
+        "nacre_discard_files",
+        Kind::Bool,
+        "false",
+        "With bdev_enable_discard: stores in files give freed space back to their file system, which may have no room for them later, and \
+         what is then written there costs more once",
+    )
+    .services(&["osd"]),
+    row(
         "nacre_bill",
         Kind::Bool,
         "true",

@@ -7,6 +7,7 @@ use crate::{OptionInfo, client, debug, mds};
 
 /// Options that OSDs read, from what `config set` keeps for the section `osd`, one OSD or `global`.
 const OSD: &[&str] = &[
+    "bdev_enable_discard",
     "debug_asok_assert_abort",
     "debug_heartbeat_testing_span",
     "mon_warn_on_slow_ping_ratio",
@@ -23,6 +24,7 @@ const OSD: &[&str] = &[
     "nacre_power_model_idle_watts",
     "nacre_power_root",
     "nacre_device_probe_interval",
+    "nacre_discard_files",
     "nacre_recovery_client_latency_target_ms",
     "osd_beacon_report_interval",
     "osd_class_update_on_start",
@@ -211,6 +213,10 @@ const MISSING: &[(&str, &[&str])] = &[
             "mon_warn_on_insecure_global_id_reclaim",
             "mon_warn_on_insecure_global_id_reclaim_allowed",
         ],
+    ),
+    (
+        "discards never hold anybody up: they wait until the device has nothing else to do",
+        &["bdev_async_discard"],
     ),
     ("compression is not built", &["bluestore_compression_algorithm", "bluestore_compression_mode"]),
     ("stores always sum blocks of 4 KiB with CRC-32C", &["bluestore_csum_type", "bluestore_min_alloc_size"]),

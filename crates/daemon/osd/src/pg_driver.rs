@@ -22,7 +22,7 @@ use nacre_pg::{
     ClientOp, Cx, Effect, Effects, Event, OpInFlight, OpStage, Pg, RecoveryThrottle, Reserver, SessionId,
     StoreRoom, TURN_WORK_MAX, Trace, Tuning,
 };
-use nacre_store::{Completion, ObjectStore, StoreState, StoreUsage, SubmitHint};
+use nacre_store::{Completion, DiscardPolicy, ObjectStore, StoreState, StoreUsage, SubmitHint};
 use nacre_txn::{StoreToken, Transaction};
 use nacre_types::{OsdId, SpgId, seconds};
 use std::collections::{BTreeMap, VecDeque};
@@ -62,6 +62,15 @@ pub(crate) fn room(usage: &StoreUsage) -> Room {
 }
 
 /// What the gate wants to know of a PG.
+/// Where freed space is discarded.
+fn discard_policy(options: &Values) -> DiscardPolicy {
+    match (options.flag("bdev_enable_discard"), options.flag("nacre_discard_files")) {
+        (false, _) => DiscardPolicy::Never,
+        (true, false) => DiscardPolicy::Devices,
+        (true, true) => DiscardPolicy::DevicesAndFiles,
+    }
+}
+
 fn facts(pg: &Pg) -> PgFacts<'_> {
     PgFacts { is_primary: pg.is_primary(), acting: pg.acting() }
 }
@@ -133,6 +142,9 @@ impl PgDriver {
         };
         if let Err(error) = outcome {
             tracing::warn!(osd = self.osd, %error, "nacre_debug_device_delay_ms has no effect on this store");
+        }
+        if let Some(device) = self.store.device() {
+            device.set_discards(discard_policy(options));
         }
         self.pgs.ignore_history_les(options.flag("osd_find_best_info_ignore_history_les"));
     }

@@ -8,6 +8,7 @@
 //! | `repair` | repairing what can be repaired without guessing |
 //! | `dump` | what is in it, as JSON |
 //! | `compact` | giving space in the metadata back |
+//! | `trim` | giving free space back to the device |
 //! | `devices` | whose a raw device is, and giving it up |
 //! | `stream` | the file of an exported PG |
 //! | `export`, `import` | one PG to and from such a file |
@@ -30,6 +31,7 @@ mod repair;
 mod scratch;
 mod stream;
 mod target;
+mod trim;
 
 #[cfg(test)]
 mod tests;
@@ -51,6 +53,9 @@ pub enum Command {
     Dump(dump::Options),
     /// Give unused space of the metadata back to the file system.
     Compact(compact::Options),
+    /// Tell the device that all free space is not needed: as `fstrim` does for a file system. A store in a file gives it back to its file
+    /// system, and may find it full later.
+    Trim(trim::Options),
     /// Say which OSDs devices belong to. Changes nothing.
     Label(devices::LabelOptions),
     /// Take a device away from an OSD that is gone for good: what is on it is lost.
@@ -73,6 +78,7 @@ pub fn run(command: &Command) -> Result<ExitCode> {
         Command::Repair(options) => repair::run(options),
         Command::Dump(options) => dump::run(options),
         Command::Compact(options) => compact::run(options),
+        Command::Trim(options) => trim::run(options),
         Command::Label(options) => devices::label(options),
         Command::Wipe(options) => devices::wipe(options),
         Command::Export(options) => export::run(options),

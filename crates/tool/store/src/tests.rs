@@ -6,7 +6,7 @@ mod image;
 
 use crate::repair::{self, repair};
 use crate::target::{Target, each_object};
-use crate::{check, compact, dump, export, import};
+use crate::{check, compact, dump, export, import, trim};
 use content::{Folder, PG, fill, same, submit};
 use nacre_osd::storage;
 use nacre_store::ObjectStore;
@@ -50,6 +50,27 @@ fn a_check_finds_a_healthy_store_sound_and_changes_nothing() {
     assert!(before == content(), "a check wrote to the device");
 }
 
+/// What is free goes back to the file system below, and nothing else.
+#[test]
+fn a_trim_gives_free_space_back() {
+    use std::os::unix::fs::MetadataExt;
+    let (folder, other) = (stopped("trim"), stopped("trim-other"));
+    let taken = || block_file(&folder).metadata().expect("a file").blocks() * 512;
+    let before = taken();
+    let report = match trim::trim(&folder.target()) {
+        Ok(report) => report,
+        // Nor do all file systems.
+        Err(error) => return assert!(error.to_string().contains("does not discard"), "{error:#}"),
+    };
+    assert!(report.discarded_bytes > report.free_bytes / 10 * 9, "{report:?}");
+    assert!(before - taken() > report.discarded_bytes / 10 * 9, "{before} bytes before, {} after", taken());
+    let findings = check::examine(&folder.target(), true).expect("can be checked");
+    assert!(findings.is_sound(), "{:?}", findings.problems);
+    let (mut a, _) = folder.target().look().expect("the store opens");
+    let (mut b, _) = other.target().look().expect("the store opens");
+    same(&mut a, &mut b);
+}
+
 #[test]
 fn a_store_in_use_is_refused() {
     let folder = stopped("in-use");
@@ -58,6 +79,7 @@ fn a_store_in_use_is_refused() {
         check::examine(&folder.target(), false).map(drop),
         repair(&repair_options(folder.target(), false)).map(drop),
         compact::compact(&folder.target()).map(drop),
+        trim::trim(&folder.target()).map(drop),
         folder.target().look().map(drop),
     ] {
         let said = format!("{:#}", refused.expect_err("the store is in use"));

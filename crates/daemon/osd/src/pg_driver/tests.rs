@@ -55,6 +55,15 @@ fn messages_count_where_the_option_lets_them() {
     assert_eq!(shown(&mut answer(driver(&[("osd_enable_op_tracker", "false")]), 3), 5), 0);
 }
 
+#[test]
+fn freed_space_is_discarded_where_the_options_say() {
+    let policy = |set: &[(&str, &str)]| discard_policy(&set.iter().copied().collect());
+    assert_eq!(policy(&[]), DiscardPolicy::Devices);
+    assert_eq!(policy(&[("nacre_discard_files", "true")]), DiscardPolicy::DevicesAndFiles);
+    let never = [("nacre_discard_files", "true"), ("bdev_enable_discard", "false")];
+    assert_eq!(policy(&never), DiscardPolicy::Never);
+}
+
 /// All PGs that recover at a time share what the option says.
 #[test]
 fn as_many_objects_are_recovered_at_a_time_as_the_options_say() {

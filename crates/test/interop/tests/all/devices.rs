@@ -109,9 +109,11 @@ fn raw() -> Result<Raw, String> {
         |name: &str, mib, block_bytes| loops.attach(name, mib, block_bytes).expect("a loop device");
     let (data, log, meta) = (attach("data", 2048, 512), attach("log", 200, 512), attach("meta", 512, 512));
     let (alone, other) = (attach("alone", 1536, 4096), attach("other", 1024, 512));
+    let backing = loops.folder.path().join("alone");
     let shell = cluster.shell().with("D", &data).with("L", &log).with("M", &meta).with("ALONE", &alone);
     let started = Started(shell.folder().join("cluster/run"));
     let shell = shell.with("OTHER", &other).with("MNT", loops.mount_point().display());
+    let shell = shell.with("BACKING", backing.display());
 
     make_osds(&shell);
     Ok(Raw { shell, _started: started, _cluster: cluster, _loops: loops })
@@ -143,6 +145,35 @@ fn make_osds(shell: &Shell) {
     );
 }
 
+/// What is removed goes back to the files below the devices; an OSD's own file keeps its blocks until it is told otherwise.
+fn give_back(shell: &Shell) {
+    sh(
+        shell,
+        r#"
+        queue=/sys/block/$(basename $ALONE)/queue/discard_max_bytes
+        [ $(cat $queue) -gt 0 ] || { echo "no discards here" >&2; exit 0; }
+        mib() { echo $(($(stat -c %b $1) / 2048)); }
+        discarded() { ceph tell osd.$1 perf dump | jq .device.discarded_bytes; }
+        each() { seq $1 | xargs -P 8 -I{} rados -p gone "${@:2}"; }
+        shrinks() { # below so many MiB
+            for try in $(seq 300); do [ $(mib $1) -lt $2 ] && return; sleep 0.1; done; mib $1; return 1
+        }
+        ceph osd pool create gone 8; ceph osd pool set gone size 3; clean
+        head -c 4M /dev/urandom > four; own=$DIR/osd.0/block; empty=$(mib $BACKING); file=$(mib $own)
+        each 50 put o{} four
+        full=$(mib $BACKING); [ $full -ge $((empty + 200)) ] || { echo $empty $full; false; }
+        each 40 rm o{}; shrinks $BACKING $((full - 140))
+        [ $(discarded 2) -gt 140000000 ]; [ $(discarded 1) -gt 140000000 ]
+        [ $(discarded 0) = 0 ]; [ $(mib $own) = $file ]
+        ceph config set osd.0 nacre_discard_files true; ceph config set osd.2 bdev_enable_discard false
+        each 40 put o{} four; before=$(discarded 2); each 40 rm o{}; shrinks $own $((file - 140))
+        [ $(discarded 2) = $before ]; ceph config rm osd.2 bdev_enable_discard
+        for n in $(seq 41 50); do rados -p gone get o$n out; cmp four out; done
+        ceph tell osd.2 perf dump | jq -e '.device.discard_latency | .avgcount > 0 and .sum > 0'
+        ceph config set mon mon_allow_pool_delete true; ceph osd pool rm gone gone --yes-i-really-really-mean-it"#,
+    );
+}
+
 /// What is durable is there after kill -9.
 fn kill_both(shell: &Shell) {
     sh(
@@ -159,6 +190,7 @@ fn kill_both(shell: &Shell) {
         rados -p raw getomapval small1 key | grep -q value
         for n in $(seq 12); do rados -p raw put large$n small; rados -p raw put more$n in; done
         stop KILL 2; start 2; up 3; stop TERM 1; stop TERM 2
+        for id in 1 2; do $NACRE store trim $DIR/osd.$id > out; said "bytes discarded of"; done
         for id in 1 2; do $NACRE store check --deep $DIR/osd.$id > out || { cat out; false; }; done
         $NACRE store compact $DIR/osd.2; $NACRE store dump $DIR/osd.2 > /dev/null"#,
     );
@@ -230,7 +262,7 @@ fn osds_live_on_raw_devices() {
         Ok(raw) => raw,
         Err(why) => return eprintln!("skipped: {why}"),
     };
-    for part in [kill_both, confuse, refuse] {
+    for part in [give_back, kill_both, confuse, refuse] {
         part(&raw.shell);
     }
 }

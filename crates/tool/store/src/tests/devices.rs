@@ -2,7 +2,7 @@
 
 use super::content::{Folder, fill, same};
 use super::{kinds, repair_options};
-use crate::{check, compact, repair::repair};
+use crate::{check, compact, repair::repair, trim};
 use nacre_osd::storage::{self, Devices};
 use nacre_osd::{Owner, StorageError};
 use nacre_types::{OsdId, Uuid};
@@ -67,6 +67,10 @@ fn all_commands_work_on_devices() {
         assert!(after <= before && after > 0, "{before} {after}");
         is_sound(folder);
         assert_eq!(repair(&repair_options(folder.target(), false)).expect("sound"), ["nothing to repair"]);
+        if let Err(error) = trim::trim(&folder.target()) {
+            assert!(error.to_string().contains("does not discard"), "{error:#}");
+        }
+        is_sound(folder);
     }
     let (mut a, _) = one.target().look().expect("the store opens");
     let (mut b, _) = three.target().look().expect("the store opens");

@@ -79,6 +79,7 @@ fn options_without_effect_are_refused() {
     for (who, name, value, text) in [
         ("osd", "osd_recovery_sleep", "0.1", "nacre_recovery_client_latency_target_ms"),
         ("osd.0", "osd_memory_target", "2G", "--osd-memory-target"),
+        ("osd", "bdev_async_discard", "true", "never hold anybody up"),
         ("global", "osd_objectstore", "bluestore", "one kind of store"),
         ("global", "osd_failsafe_full_ratio", "0.98", "fixed at 0.97"),
         ("global", "auth_allow_insecure_global_id_reclaim", "false", "always needs proof"),
@@ -101,6 +102,7 @@ fn options_without_effect_are_refused() {
         ("global", "debug_ms", "1"),
         ("client.admin", "rbd_cache", "false"),
         ("osd.1", "osd_crush_initial_weight", "2"),
+        ("osd/class:hdd", "bdev_enable_discard", "false"),
         ("osd/class:ssd", "osd_max_backfills", "2"),
         ("global/host:a", "osd_heartbeat_grace", "20"),
     ] {
