@@ -7,7 +7,8 @@
 //! mon/                 the state of monitor `a`; `lock` in it is held while it runs
 //! mon.b/, mon.c/       the same of further monitors; `removed` in it says that the monitor was removed from the cluster
 //! osd.N/fsid, keyring  identity and key of an OSD
-//! osd.N/block, meta.redb  its objects, with store `file`
+//! osd.N/block          its objects, with store `file`
+//! osd.N/meta.redb, meta.journal  their metadata
 //! osd.N/lock           held while it runs
 //! ceph.conf, keyring   for clients and OSDs, written anew at each start of the monitor
 //! run/ceph-mon.a.asok, ceph-osd.N.asok  where `ceph daemon` asks a daemon while it runs

@@ -2,10 +2,12 @@
 //! work on the store of an OSD that is stopped.
 
 mod devices;
+mod metadata;
 mod parts;
 
 pub use devices::{Devices, label_of, mkfs_on_devices, wipe};
-pub use parts::{DeviceLabel, MetadataPlace};
+pub use metadata::MetadataPlace;
+pub use parts::DeviceLabel;
 
 use nacre_blockstore::{BlockStore, OpenError as BlockError, Options, SplitDisk};
 use nacre_device::{LabelError, LayoutError, Refusal, RegionKind};
@@ -13,7 +15,7 @@ use nacre_env::RealClock;
 use nacre_env::disk::{DeviceReport, Disk, Window};
 use nacre_env::real::private::{self, PrivateError};
 use nacre_env::real::{DriverChoice, OpenError as DiskError, RealDisk, RealNet};
-use nacre_kv::{KvError, RedbKv};
+use nacre_kv::{KvError, KvOptions, RedbKv};
 use nacre_store::{MemStore, ObjectStore};
 use nacre_types::Uuid;
 use parts::{Parts, device_bytes, disks_of};
@@ -30,6 +32,8 @@ const BLOCK_FILE: &str = "block";
 const LOG_FILE: &str = "log";
 /// Metadata, in a key-value store; a link when it is elsewhere. None where they are on a device.
 const META_FILE: &str = "meta.redb";
+/// The journal before that, beside it; a link when it is elsewhere.
+const JOURNAL_FILE: &str = "meta.journal";
 /// What was found about the device when the store was last opened: a name and a value in each line.
 const DEVICE_FILE: &str = "device";
 /// Of the metadata's file system, kept for a store that has no other room left: a few checkpoints of deletions.
@@ -81,6 +85,16 @@ pub enum StorageError {
         path: PathBuf,
         /// What is wrong.
         source: KvError,
+    },
+    /// The metadata's journal is not there.
+    #[error(
+        "{path} is missing: it has the newest changes of {tree}. Put it back, or make the OSD anew and let it recover from the others"
+    )]
+    NoJournal {
+        /// Where it should be.
+        path: PathBuf,
+        /// The metadata's other file.
+        tree: PathBuf,
     },
     /// A device cannot become an OSD's.
     #[error(transparent)]
@@ -182,10 +196,6 @@ impl StorageError {
     }
 }
 
-fn meta_path(folder: &Path) -> PathBuf {
-    folder.join(META_FILE)
-}
-
 /// Whether there is a store in `folder`, whatever state it is in.
 #[must_use]
 pub fn is_made(folder: &Path) -> bool {
@@ -230,7 +240,7 @@ fn open_parts(folder: &Path) -> Result<Parts, StorageError> {
     // A link to nowhere is an error, not a store without a log of its own.
     let has_log = folder.join(LOG_FILE).symlink_metadata().is_ok();
     let log = has_log.then(|| open(LOG_FILE)).transpose()?;
-    let metadata = MetadataPlace::File(meta_path(folder));
+    let metadata = MetadataPlace::in_folder(folder);
     Ok(Parts { data, log, metadata, labels: Vec::new(), metadata_disks: BTreeMap::new() })
 }
 
@@ -265,7 +275,9 @@ pub fn mkfs(folder: &Path, id: Uuid, size_bytes: u64, device_dirs: &DeviceDirs) 
     let block = folder.join(BLOCK_FILE);
     remove(&block)?;
     let log = place(folder, LOG_FILE, device_dirs.log.as_deref())?;
-    let meta = place(folder, META_FILE, device_dirs.meta.as_deref())?.unwrap_or_else(|| meta_path(folder));
+    let meta =
+        place(folder, META_FILE, device_dirs.meta.as_deref())?.unwrap_or_else(|| folder.join(META_FILE));
+    place(folder, JOURNAL_FILE, device_dirs.meta.as_deref())?;
     let create = |path: &Path, bytes| {
         RealDisk::create(path, bytes, DriverChoice::Auto)
             .map_err(|source| StorageError::Disk { path: path.to_owned(), source })
@@ -274,7 +286,15 @@ pub fn mkfs(folder: &Path, id: Uuid, size_bytes: u64, device_dirs: &DeviceDirs) 
     let mut kv = RedbKv::open(&meta).map_err(|source| StorageError::Meta { path: meta.clone(), source })?;
     let log_bytes = SplitDisk::HEAD_BYTES + Options::default().wal_bytes(size_bytes);
     let log = log.map(|log| create(&log, log_bytes)).transpose()?;
-    make_store(folder, Box::new(data), log.map(|log| Box::new(log) as Box<dyn Disk>), &mut kv, id)
+    make_store(folder, Box::new(data), log.map(|log| Box::new(log) as Box<dyn Disk>), &mut kv, id)?;
+    drop(kv);
+    make_journal(&MetadataPlace::in_folder(folder), size_bytes)
+}
+
+/// Gives the metadata of a new store their journal. An OSD with another memory target makes it smaller or larger when it opens it.
+fn make_journal(metadata: &MetadataPlace, store_bytes: u64) -> Result<(), StorageError> {
+    let half_bytes = Options::default().journal_half_bytes(store_bytes);
+    metadata.open_with(KvOptions::default(), Some(half_bytes)).map(drop)
 }
 
 /// Makes a store on devices and metadata that hold nothing.
@@ -366,13 +386,17 @@ pub(crate) fn open(config: &StoreConfig, net: &RealNet) -> Result<Box<dyn Object
     let options = examine(&mut parts, folder, Options::for_memory(memory_bytes))?;
     let Parts { data, log, metadata, .. } = parts;
     let disk = join(data, log, folder)?;
-    let kv = metadata.open_with(metadata.options(options.kv_cache_bytes))?;
+    let half_bytes = options.journal_half_bytes(disk.info().size_bytes);
+    let opened = metadata.open_with(metadata.options(options.kv_cache_bytes), Some(half_bytes))?;
+    let options = options.with_journal(usize::try_from(opened.half_bytes).unwrap_or(usize::MAX));
     let meta = metadata.path();
-    if !kv.has_checksums() {
+    if !opened.has_checksums {
         tracing::warn!(path = %meta.display(), "metadata file of an older version, without page checksums: make room for a copy and restart");
     }
-    net.watch(kv.wake_fd()).map_err(file_error(meta))?;
-    let (mut store, report) = BlockStore::open(disk, Box::new(kv), options)
+    for fd in opened.kv.wake_fds() {
+        net.watch(fd).map_err(file_error(meta))?;
+    }
+    let (mut store, report) = BlockStore::open(disk, opened.kv, options)
         .map_err(|source| StorageError::Block { path: folder.clone(), source })?;
     store.set_clock(Box::new(RealClock::start()));
     tracing::info!(folder = %folder.display(), ?refused, ?report, "store opened");

@@ -7,7 +7,7 @@
 use nacre_blockstore::{BlockStore, Options};
 use nacre_env::Net;
 use nacre_env::real::{DriverChoice, RealDisk, RealNet};
-use nacre_kv::{KvOptions, RedbKv};
+use nacre_kv::{KvOptions, KvStore, RedbKv};
 use nacre_store::{ObjectStore, StoreState};
 use nacre_txn::{ObjectView, Op, StoreToken, Transaction};
 use nacre_types::{HObject, PgId, SpgId};
@@ -54,7 +54,9 @@ fn open(folder: &Path) -> anyhow::Result<(BlockStore, RealNet)> {
     }
     let net = RealNet::new()?;
     net.watch(disk.wake_fd())?;
-    net.watch(kv.wake_fd())?;
+    for fd in kv.wake_fds() {
+        net.watch(fd)?;
+    }
     Ok((BlockStore::open(Box::new(disk), Box::new(kv), options)?.0, net))
 }
 

@@ -3,8 +3,8 @@
 //!
 //! `cargo bench -p nacre-blockstore` prints one line per run; `NACRE_BENCH_SECONDS`, `_DEPTH`, `_OBJECTS`, `_OBJECT_KIB`, `_MEMORY_MIB`
 //! (target of the store), `_LOOKUPS` (1: each object is looked up once at first, as in a store that has run for a while), `_WARM_SECONDS`
-//! (writes before those that are measured), `_JOURNAL_MIB` (each half of a journal before the KV
-//! store; memory for both is taken from what clean blocks and metadata have; without it there is none). `NACRE_BENCH_STORE` names a
+//! (writes before those that are measured), `_JOURNAL_MIB` (each half of the journal before the KV
+//! store, if it is to be another than an OSD has with that target; none with 0). `NACRE_BENCH_STORE` names a
 //! folder whose store is used again, or made, and kept: runs in alternation need not fill theirs each time, and a store that was
 //! filled long ago is faster than a new file. In the end the process is replaced by itself, which is to the store as if it had been
 //! killed, and says how long it takes to open it.
@@ -17,7 +17,7 @@ use nacre_buf::{AlignedBuf, BufList, Bytes};
 use nacre_env::disk::{DiskCompletion, DiskInfo, DiskTag, Durability};
 use nacre_env::real::{DriverChoice, RealDisk, RealNet};
 use nacre_env::{Clock, Disk, Net, RealClock};
-use nacre_kv::{JournalOptions, JournaledKv, KvOptions, KvStore, RedbKv};
+use nacre_kv::{JournalOptions, JournaledKv, KvBatch, KvOptions, KvStore, RedbKv};
 use nacre_store::{Completion, ObjectStore, StoreState};
 use nacre_txn::{ObjectView, Op, StoreToken, Transaction};
 use nacre_types::entropy::SeededEntropy;
@@ -298,28 +298,37 @@ impl Bench {
 /// Names the store, and its journal if there is one.
 const ID: [u8; 16] = [9; 16];
 
-fn journal_bytes() -> u64 {
-    asked("JOURNAL_MIB", 0) << 20
+/// Bytes of a half of the journal; none with 0.
+fn journal_bytes() -> anyhow::Result<usize> {
+    let usual = Options::for_memory(memory_bytes()?).journal_half_bytes >> 20;
+    Ok(usize::try_from(asked("JOURNAL_MIB", usual as u64) << 20)?)
+}
+
+fn memory_bytes() -> anyhow::Result<usize> {
+    Ok(usize::try_from(asked("MEMORY_MIB", 1024) << 20)?)
 }
 
 fn options() -> anyhow::Result<Options> {
-    let mut options = Options::for_memory(usize::try_from(asked("MEMORY_MIB", 1024) << 20)?);
-    options.clean_bytes_max = options.clean_bytes_max.saturating_sub(usize::try_from(2 * journal_bytes())?);
-    options.metadata_bytes_max = options.clean_bytes_max / 8 * 7;
-    Ok(options)
+    Ok(Options::for_memory(memory_bytes()?).with_journal(journal_bytes()?))
 }
 
 fn open_kv(folder: &Path, options: &Options, net: &RealNet) -> anyhow::Result<Box<dyn KvStore + Send>> {
     let kv_options = KvOptions { cache_bytes: options.kv_cache_bytes, ..KvOptions::default() };
-    let kv = RedbKv::open_with(&folder.join("meta.redb"), kv_options)?;
-    net.watch(kv.wake_fd())?;
-    if journal_bytes() == 0 {
-        return Ok(Box::new(kv));
+    let tree = RedbKv::open_with(&folder.join("meta.redb"), kv_options)?;
+    let (half_bytes, path) = (journal_bytes()? as u64, folder.join("meta.journal"));
+    let kv: Box<dyn KvStore + Send> = if half_bytes == 0 {
+        Box::new(tree)
+    } else if nacre_kv::has_journal(&tree)? {
+        Box::new(JournaledKv::open(tree, nacre_kv::open_file(&path)?, Some(half_bytes))?)
+    } else {
+        let journal = JournalOptions { id: ID, half_bytes, mark: KvBatch::default() };
+        let made = JournaledKv::make(tree, nacre_kv::create_file(&path)?, journal);
+        Box::new(made.map_err(|(_, error)| error)?)
+    };
+    for fd in kv.wake_fds() {
+        net.watch(fd)?;
     }
-    let journal = JournalOptions { id: ID, half_bytes: journal_bytes() };
-    let kv = JournaledKv::open(kv, &folder.join("meta.journal"), journal)?;
-    net.watch(kv.wake_fd())?;
-    Ok(Box::new(kv))
+    Ok(kv)
 }
 
 /// Opens the store of a process that is gone.

@@ -129,6 +129,19 @@ fn scan(kv: &dyn KvStore, prefix: u8, mut visit: impl FnMut(Bytes, Bytes)) -> Re
     })
 }
 
+/// What goes into the metadata in one with the sign that they have a journal, so that programs that know of none refuse them; and the
+/// store's id. `None` of format 1: opening it for the first time makes it one that can have a journal.
+///
+/// # Errors
+/// [`OpenError`] when the KV store fails, or has no state of a store.
+pub fn journal_mark(kv: &dyn KvStore) -> Result<Option<([u8; 16], KvBatch)>, OpenError> {
+    let value = kv.get(&kv_schema::state_key())?.ok_or(OpenError::ForeignMetadata)?;
+    let StoredState { state, is_version_1 } = State::decode(value)?;
+    let mut batch = KvBatch::default();
+    batch.put(kv_schema::state_key(), State { is_journaled: true, ..state }.encode());
+    Ok((!is_version_1).then_some((state.id, batch)))
+}
+
 /// Counts what the objects of a closed store refer to, and writes the free map and the sums anew when they say something
 /// else. True when they did. All of the metadata must be readable.
 ///

@@ -14,6 +14,9 @@ use std::ops::Bound;
 /// Of the state, and the newest that is read. Programs that know version 3 would take objects for smaller than they are: their blocks were
 /// all in one record. Version 3 was that of a store with copies of omaps under way, 2 that of others.
 const STATE_VERSION: u8 = 4;
+/// Of a state of metadata that have a journal before them. Programs that do not know of journals would take what has not come out of it
+/// into the tree for lost.
+const JOURNALED_VERSION: u8 = 5;
 const VERSION: u8 = 1;
 /// Of a collection in a numbered space.
 const COLLECTION_VERSION: u8 = 2;
@@ -92,6 +95,8 @@ pub(crate) struct State {
     pub(crate) wal: WalPosition,
     pub(crate) next_id: u64,
     pub(crate) sums: Sums,
+    /// The metadata have a journal before them.
+    pub(crate) is_journaled: bool,
 }
 
 /// An omap under way: it has the entries of another one, of which it has got some.
@@ -146,7 +151,8 @@ pub(crate) struct StoredState {
 impl State {
     pub(crate) fn encode(&self) -> Bytes {
         let mut w = Writer::new();
-        w.envelope(STATE_VERSION, STATE_VERSION, |w| {
+        let version = if self.is_journaled { JOURNALED_VERSION } else { STATE_VERSION };
+        w.envelope(version, version, |w| {
             w.raw(&self.id);
             w.u64(self.wal.position);
             w.u64(self.wal.seq);
@@ -160,10 +166,11 @@ impl State {
     }
 
     pub(crate) fn decode(value: Bytes) -> Result<StoredState, DecodeError> {
-        Reader::new(value).envelope("store state", STATE_VERSION, |version, r| {
+        Reader::new(value).envelope("store state", JOURNALED_VERSION, |version, r| {
             let id = r.array()?;
             let wal = WalPosition { position: r.u64()?, seq: r.u64()?, mount: r.u64()? };
-            let mut state = Self { id, wal, next_id: r.u64()?, sums: Sums::default() };
+            let is_journaled = version >= JOURNALED_VERSION;
+            let mut state = Self { id, wal, next_id: r.u64()?, sums: Sums::default(), is_journaled };
             if version >= 2 {
                 state.sums = Sums { objects: r.u64()?, slots: r.u64()?, omap_bytes: r.u64()? };
             }

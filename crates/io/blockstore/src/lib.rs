@@ -83,7 +83,8 @@ pub use check::CheckReport;
 pub use error::{LogGap, OpenError};
 pub use gap::{give_up_groups, log_gap};
 pub use inspect::{
-    BadRecord, bad_metadata, recount_free_space, remove_metadata, restore_superblocks, superblock_copies,
+    BadRecord, bad_metadata, journal_mark, recount_free_space, remove_metadata, restore_superblocks,
+    superblock_copies,
 };
 pub use mount::MountReport;
 pub use offline::{DeviceExtent, FreeSpace, Layout, ObjectShape};

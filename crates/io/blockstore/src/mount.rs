@@ -87,7 +87,7 @@ fn mkfs(disk: &mut dyn Disk, kv: &mut dyn KvStore, id: [u8; 16], options: &Optio
         blocking::write(disk, BlockStore::offset(copy), superblock.encode().into(), Durability::Durable)?;
     }
     let wal = WalPosition { position: 0, seq: 1, mount: 0 };
-    let state = State { id, wal, next_id: 1, sums: Sums::default() };
+    let state = State { id, wal, next_id: 1, sums: Sums::default(), is_journaled: false };
     let mut batch = KvBatch::default();
     batch.put(kv_schema::state_key(), state.encode());
     kv.commit(&batch, nacre_kv::Durability::Durable)?;

@@ -7,6 +7,9 @@ const WAL_DIVISOR: u64 = 16;
 const WAL_BYTES_MIN: u64 = 1 << 20;
 const WAL_BYTES_MAX: u64 = 256 << 20;
 
+/// Both halves of the journal that the metadata have take one part of so many of the device at most.
+const JOURNAL_DEVICE_DIVISOR: u64 = 32;
+
 /// A mistake built in on purpose, to prove that the crash test would find it.
 #[doc(hidden)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -56,6 +59,8 @@ pub struct Options {
     pub metadata_bytes_max: usize,
     /// Bytes of memory that the KV store is to have for pages of its file: the caller opens it with that.
     pub kv_cache_bytes: usize,
+    /// Bytes of each half of the journal that the metadata have: the caller makes it. Of memory, both halves are set apart.
+    pub journal_half_bytes: usize,
     /// Bytes of clean metadata and clean blocks kept in memory: blocks have what metadata does not need.
     pub clean_bytes_max: usize,
     /// Per mille of the data area kept for deletes and checkpoints when the store is full.
@@ -92,6 +97,12 @@ const OTHERS_DIVISOR: usize = 4;
 const LARGE_BYTES: usize = 512 << 20;
 /// Dirty blocks kept at most: more only makes checkpoints longer.
 const OVERLAY_BYTES_MAX: usize = 64 << 20;
+/// Of what a target has above [`LARGE_BYTES`], one part of so many is for the journal of the metadata.
+const JOURNAL_DIVISOR: usize = 6;
+/// Of clean bytes and both halves together, clean ones have one part of so many at least, however large a journal was made before.
+const CLEAN_DIVISOR: usize = 4;
+/// Bytes of a half of it at most: more only makes openings longer.
+const JOURNAL_HALF_BYTES_MAX: usize = 128 << 20;
 
 impl Default for Options {
     fn default() -> Self {
@@ -108,7 +119,8 @@ impl Options {
     /// | 1/6 | dirty blocks, at most 64 MiB, and dirty metadata, at most half of it; twice as much while a checkpoint is late |
     /// | up to 1/12 | dirty metadata that is being written |
     /// | 1/12 | pages of the KV store |
-    /// | 1/6 | clean metadata and clean blocks; and three quarters of what a target has above 512 MiB |
+    /// | 1/12 | what is in the journal of the metadata, both halves; and a sixth of what a target has above 512 MiB, up to 256 MiB in all |
+    /// | 1/12 | clean metadata and clean blocks; and three quarters of what a target has above 512 MiB, without what the journal has of it |
     /// | the rest | that second part, the batch, pages that the KV store writes, the free map, what is in flight, and what the allocator cannot give back |
     ///
     /// Writes all over an image change little metadata each, new small objects much. What the one leaves the other has: the more a
@@ -124,7 +136,9 @@ impl Options {
     #[must_use]
     pub fn for_memory(target_bytes: usize) -> Self {
         let share = (target_bytes - OTHERS_BYTES.min(target_bytes / OTHERS_DIVISOR)) / 12;
-        let clean_bytes_max = 2 * share + target_bytes.saturating_sub(LARGE_BYTES) / 4 * 3;
+        let above = target_bytes.saturating_sub(LARGE_BYTES);
+        let journal_half_bytes = ((share + above / JOURNAL_DIVISOR) / 2).min(JOURNAL_HALF_BYTES_MAX);
+        let clean_bytes_max = 2 * share + above / 4 * 3 - 2 * journal_half_bytes;
         Self {
             wal_bytes: None,
             inline_bytes_max: 32 << 10,
@@ -136,6 +150,7 @@ impl Options {
             dirty_metadata_bytes_max: share,
             metadata_bytes_max: clean_bytes_max / 8 * 7,
             kv_cache_bytes: share,
+            journal_half_bytes,
             clean_bytes_max,
             reserve_permille: 10,
             checkpoint_steps_max: 1,
@@ -162,6 +177,7 @@ impl Options {
             dirty_metadata_bytes_max: 64 << 10,
             changes_bytes_max: 160 << 10,
             metadata_bytes_max: 4 << 10,
+            journal_half_bytes: 64 << 10,
             clean_bytes_max: 68 << 10,
             checkpoint_steps_max: 1,
             // Space in many pieces is rare in small tests.
@@ -176,9 +192,62 @@ impl Options {
         }
     }
 
+    /// For metadata whose journal has such halves, of none with 0: what it needs less than was set apart, clean blocks and metadata have.
+    #[must_use]
+    pub fn with_journal(mut self, half_bytes: usize) -> Self {
+        let both = self.clean_bytes_max + 2 * self.journal_half_bytes;
+        let clean_bytes_max = both.saturating_sub(2 * half_bytes).max(both / CLEAN_DIVISOR);
+        let metadata_bytes = self.metadata_bytes_max as u128 * clean_bytes_max as u128;
+        let metadata_bytes_max = metadata_bytes / (self.clean_bytes_max as u128).max(1);
+        self.metadata_bytes_max = usize::try_from(metadata_bytes_max).unwrap_or(usize::MAX);
+        (self.journal_half_bytes, self.clean_bytes_max) = (half_bytes, clean_bytes_max);
+        self
+    }
+
+    /// Bytes of each half of the journal of a store on a device of `device_bytes`: of a small one a small part.
+    #[must_use]
+    pub fn journal_half_bytes(&self, device_bytes: u64) -> u64 {
+        (self.journal_half_bytes as u64).min(device_bytes / JOURNAL_DEVICE_DIVISOR / 2)
+    }
+
     /// Bytes of the log of a new store on a device of `device_bytes`.
     #[must_use]
     pub fn wal_bytes(&self, device_bytes: u64) -> u64 {
         self.wal_bytes.unwrap_or_else(|| (device_bytes / WAL_DIVISOR).clamp(WAL_BYTES_MIN, WAL_BYTES_MAX))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_journal_takes_its_memory_from_what_is_clean() {
+        let mib = |bytes: usize| bytes >> 20;
+        let shares = [256, 512, 1024, 4096].map(|target| {
+            let options = Options::for_memory(target << 20);
+            (target, mib(options.journal_half_bytes), mib(options.clean_bytes_max))
+        });
+        assert_eq!(shares, [(256, 8, 16), (512, 18, 37), (1024, 82, 378), (4096, 128, 3104)]);
+    }
+
+    #[test]
+    fn what_a_journal_does_not_need_clean_blocks_have() {
+        let options = Options::default();
+        let all = options.clean_bytes_max + 2 * options.journal_half_bytes;
+        let without = options.clone().with_journal(0);
+        assert_eq!((without.clean_bytes_max, without.journal_half_bytes), (all, 0));
+        assert!(without.metadata_bytes_max.abs_diff(all / 8 * 7) < 8);
+        let small = options.clone().with_journal(1 << 20);
+        assert_eq!(small.clean_bytes_max, all - (2 << 20));
+        assert_eq!(options.clone().with_journal(usize::MAX / 4).clean_bytes_max, all / 4);
+        assert_eq!(options.with_journal(0).with_journal(1 << 20).clean_bytes_max, small.clean_bytes_max);
+    }
+
+    #[test]
+    fn a_small_device_has_a_small_journal() {
+        let options = Options::default();
+        assert_eq!(options.journal_half_bytes(8 << 20), 128 << 10);
+        assert_eq!(options.journal_half_bytes(1 << 40), options.journal_half_bytes as u64);
     }
 }

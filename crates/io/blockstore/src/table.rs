@@ -59,6 +59,8 @@ pub(crate) struct Collection {
 /// Everything the store holds.
 pub(crate) struct Table {
     pub(crate) kv: Box<dyn KvStore + Send>,
+    /// There is a journal in that, as every state says.
+    pub(crate) is_journaled: bool,
     pub(crate) collections: BTreeMap<SpgId, Collection>,
     /// Names, omap entries, values of collections and collections themselves, as the KV store has them.
     pub(crate) pairs: Memtable<Bytes, Bytes>,
@@ -142,6 +144,7 @@ impl Table {
         let names_bytes_max = clean_bytes_max / 10 * 3;
         Ok(Self {
             kv,
+            is_journaled: state.is_journaled,
             collections,
             pairs: Memtable::default(),
             onodes: Memtable::default(),

@@ -12,7 +12,9 @@ use std::io;
 pub(crate) const LABEL_BYTES: u64 = 4096;
 const BLOCK: usize = 4096;
 pub(crate) const MAGIC: [u8; 8] = *b"NacreDEV";
-const VERSION: u32 = 1;
+/// Of a label without a journal, and the newest that is read: programs that know version 1 would open metadata without their journal.
+const VERSION_PLAIN: u32 = 1;
+const VERSION: u32 = 2;
 const CRC_AT: usize = BLOCK - 4;
 /// Regions of a device at most.
 const REGIONS_MAX: u32 = 8;
@@ -66,16 +68,19 @@ pub enum RegionKind {
     Log,
     /// The metadata's database.
     Metadata,
+    /// The journal before the metadata's database.
+    Journal,
 }
 
 impl RegionKind {
-    const ALL: [Self; 3] = [Self::Store, Self::Log, Self::Metadata];
+    const ALL: [Self; 4] = [Self::Store, Self::Log, Self::Metadata, Self::Journal];
 
     const fn code(self) -> u32 {
         match self {
             Self::Store => 0,
             Self::Log => 1,
             Self::Metadata => 2,
+            Self::Journal => 3,
         }
     }
 
@@ -231,8 +236,9 @@ impl Label {
     fn encode(&self) -> Vec<u8> {
         let mut w = Writer::with_capacity(BLOCK);
         let Owner { cluster, osd, osd_uuid, store } = self.owner;
+        let has_journal = self.region(RegionKind::Journal).is_some();
         w.raw(&MAGIC);
-        w.u32(VERSION);
+        w.u32(if has_journal { VERSION } else { VERSION_PLAIN });
         w.u32(self.role.code());
         for id in [cluster, osd_uuid, store] {
             w.raw(&id.0);
@@ -265,7 +271,7 @@ impl Label {
         let malformed = |error: DecodeError| Bad::Damaged(error.to_string());
         let mut r = Reader::new(Bytes::copy_from_slice(checked));
         let version = r.skip(MAGIC.len()).and_then(|()| r.u32()).map_err(malformed)?;
-        if version != VERSION {
+        if !(VERSION_PLAIN..=VERSION).contains(&version) {
             return Err(Bad::Newer(version));
         }
         let label = Self::read(&mut r).map_err(malformed)?;
@@ -308,11 +314,16 @@ impl Label {
         }
         let kinds: Vec<RegionKind> = self.regions.iter().map(|region| region.kind).collect();
         let fits = match self.role {
-            Role::Data => {
-                matches!(&kinds[..], [RegionKind::Store] | [RegionKind::Metadata, RegionKind::Store])
-            }
+            Role::Data => matches!(
+                &kinds[..],
+                [RegionKind::Store]
+                    | [RegionKind::Metadata, RegionKind::Store]
+                    | [RegionKind::Journal, RegionKind::Metadata, RegionKind::Store]
+            ),
             Role::Log => kinds == [RegionKind::Log],
-            Role::Metadata => kinds == [RegionKind::Metadata],
+            Role::Metadata => {
+                matches!(&kinds[..], [RegionKind::Metadata] | [RegionKind::Journal, RegionKind::Metadata])
+            }
         };
         if fits { Ok(()) } else { Err("regions that a device of this role does not have") }
     }

@@ -2,8 +2,8 @@
 //!
 //! Holds what is small and never on the path of a write: the monitor's state, a store's metadata. Three
 //! implementations: [`RedbKv`] on a file or in a region of a device ([`RegionFile`]), [`MemoryKv`] for tests and the
-//! simulation, which forgets unsynced batches at a crash, and [`JournaledKv`], a journal before either, which no daemon
-//! uses yet. All pass [`conformance`]. Layer: io; uses files and the wake-up of nacre-env.
+//! simulation, which forgets unsynced batches at a crash, and [`JournaledKv`], a journal before either, as an OSD's
+//! metadata have it. All pass [`conformance`]. Layer: io; uses files and the wake-up of nacre-env.
 //!
 //! A batch is committed in the call ([`KvStore::commit`]), or in the background ([`KvStore::submit`],
 //! [`KvStore::drain`]), as requests to a disk are, where the caller must not wait for the device.
@@ -13,10 +13,12 @@ mod background;
 pub mod conformance;
 #[cfg(test)]
 mod crash;
+mod device_part;
 mod journal;
 mod memory;
 mod paced;
 mod place;
+mod plain_file;
 mod progress;
 mod reader;
 mod real_file;
@@ -29,8 +31,10 @@ mod space;
 mod sums;
 mod turn;
 
-pub use journal::{JournalOptions, JournaledKv};
+pub use device_part::DevicePart;
+pub use journal::{JournalOptions, JournaledKv, has_journal, journal_file_bytes};
 pub use memory::MemoryKv;
+pub use plain_file::{create_file, open_file};
 pub use reader::KvReader;
 pub use redb_kv::{KvOptions, RedbKv};
 pub use region::{RegionFile, RegionPlace};
@@ -38,6 +42,7 @@ pub use region::{RegionFile, RegionPlace};
 use bytes::Bytes;
 use nacre_env::FileRoom;
 use std::ops::Bound;
+use std::os::fd::BorrowedFd;
 
 /// All of the work on a batch: see [`KvStore::progress`].
 pub const COMMITTED: u64 = 1000;
@@ -182,6 +187,12 @@ pub trait KvStore {
 
     /// Waits until [`KvStore::drain`] has something to give; returns at once when nothing is under way.
     fn wait(&mut self);
+
+    /// What becomes readable when [`KvStore::drain`] has something to give, or [`KvStore::wake_at`] is due: for `RealNet::watch`, all of
+    /// them. None where nothing happens in the background.
+    fn wake_fds(&self) -> Vec<BorrowedFd<'_>> {
+        Vec::new()
+    }
 
     /// About how much of the work on the batch that is being committed in the background is done, of [`COMMITTED`]; nothing
     /// where that cannot be told.

@@ -130,12 +130,6 @@ impl RedbKv {
         Ok(self)
     }
 
-    /// What becomes readable when a submitted batch has finished: for `RealNet::watch`.
-    #[must_use]
-    pub fn wake_fd(&self) -> BorrowedFd<'_> {
-        self.background.wake_fd()
-    }
-
     fn with_snapshot<R>(&self, work: impl FnOnce(&Snapshot) -> Result<R, redb::Error>) -> Result<R, KvError> {
         let mut snapshot = self.snapshot.borrow_mut();
         let table = match &mut *snapshot {
@@ -429,6 +423,10 @@ impl KvStore for RedbKv {
 
     fn wait(&mut self) {
         self.background.wait();
+    }
+
+    fn wake_fds(&self) -> Vec<BorrowedFd<'_>> {
+        vec![self.background.wake_fd()]
     }
 
     fn progress(&self) -> u64 {

@@ -78,7 +78,7 @@ pub(crate) fn examine(target: &Target, deep: bool) -> Result<Findings> {
             return Ok(findings);
         }
     };
-    match nacre_blockstore::bad_metadata(stopped.disk.as_mut(), &kv) {
+    match nacre_blockstore::bad_metadata(stopped.disk.as_mut(), kv.as_ref()) {
         Err(error) => findings.problem("metadata", error.to_string()),
         Ok(bad) => {
             for record in bad {

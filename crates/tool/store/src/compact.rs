@@ -17,26 +17,35 @@ pub struct Options {
 }
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
-    let (before, after) = compact(&options.target)?;
+    let Compacted { before, after, journal } = compact(&options.target)?;
     if options.json {
         let document = json!({
             "store": options.target.shown(),
             "metadata_bytes_before": before,
             "metadata_bytes_after": after,
+            "journal_bytes": journal,
         });
         println!("{document}");
     } else {
-        println!("metadata: {before} bytes before, {after} bytes after");
+        println!("metadata: {before} bytes before, {after} bytes after; and a journal of {journal} bytes");
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// Bytes that the metadata take before and after.
-pub(crate) fn compact(target: &Target) -> Result<(u64, u64)> {
+/// Bytes that the metadata take before and after, without their journal, and those of the journal, which holds nothing then.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Compacted {
+    pub(crate) before: u64,
+    pub(crate) after: u64,
+    pub(crate) journal: u64,
+}
+
+pub(crate) fn compact(target: &Target) -> Result<Compacted> {
     // The device's lock keeps the OSD away meanwhile.
     let stopped = target.stopped()?;
-    let before = stopped.metadata.used_bytes()?;
+    let (before, _) = stopped.metadata.used_bytes()?;
     drop(target.metadata(&stopped)?);
     stopped.metadata.compact()?;
-    Ok((before, stopped.metadata.used_bytes()?))
+    let (after, journal) = stopped.metadata.used_bytes()?;
+    Ok(Compacted { before, after, journal })
 }

@@ -76,7 +76,7 @@ pub(crate) fn repair(options: &Options) -> Result<Vec<String>> {
         done.push(format!("wrote superblock copy {copy} again from the other one"));
     }
     let mut kv = options.target.metadata(&stopped)?;
-    let bad = nacre_blockstore::bad_metadata(stopped.disk.as_mut(), &kv)?;
+    let bad = nacre_blockstore::bad_metadata(stopped.disk.as_mut(), kv.as_ref())?;
     let removable = bad.iter().filter(|record| record.removable).count();
     for record in &bad {
         let flag = match (record.removable, options.remove_unreadable) {
@@ -87,11 +87,11 @@ pub(crate) fn repair(options: &Options) -> Result<Vec<String>> {
         done.push(format!("{}: {flag}", said_of(record)));
     }
     if options.remove_unreadable && removable > 0 {
-        let keys = nacre_blockstore::remove_metadata(&mut kv, &bad)?;
+        let keys = nacre_blockstore::remove_metadata(kv.as_mut(), &bad)?;
         done.push(format!("removed {keys} keys of metadata"));
     }
     let mendable = bad.iter().all(|record| record.removable && options.remove_unreadable);
-    if mendable && nacre_blockstore::recount_free_space(&mut kv)? {
+    if mendable && nacre_blockstore::recount_free_space(kv.as_mut())? {
         done.push("counted free space anew from the objects: what was stored was wrong".to_owned());
     }
     drop((stopped, kv));
@@ -121,7 +121,7 @@ fn repair_gap(options: &Options, done: &mut Vec<String>) -> Result<bool> {
     }
     let (disk, kv) = options.target.parts()?;
     let keep = nacre_osd::storage::OWN_COLLECTION;
-    let pgs = nacre_blockstore::give_up_groups(disk, Box::new(kv), StoreOptions::default(), &keep)?;
+    let pgs = nacre_blockstore::give_up_groups(disk, kv, StoreOptions::default(), &keep)?;
     done.push(format!("removed {} placement groups: {}", pgs.len(), listed(&pgs)));
     done.push(format!("ended the log before record {}", gap.seq));
     Ok(true)

@@ -7,7 +7,7 @@ use clap::Args;
 use nacre_blockstore::{BlockStore, MountReport, Options};
 use nacre_buf::{BufList, ByteStr, Bytes};
 use nacre_env::Disk;
-use nacre_kv::RedbKv;
+use nacre_kv::KvStore;
 use nacre_osd::storage::{self, Stopped};
 use nacre_store::{Completion, ObjectStore};
 use nacre_txn::{FetchFrom, ObjectView, ReadError, StoreToken};
@@ -56,7 +56,7 @@ impl Target {
     }
 
     /// The metadata of a store, locked. Never made anew: a store without metadata is damaged, not empty.
-    pub(crate) fn metadata(&self, stopped: &Stopped) -> Result<RedbKv> {
+    pub(crate) fn metadata(&self, stopped: &Stopped) -> Result<Box<dyn KvStore + Send>> {
         if !stopped.metadata.exists() {
             bail!("{} is missing: the store's metadata is lost", stopped.metadata.path().display());
         }
@@ -67,7 +67,7 @@ impl Target {
     }
 
     /// Devices and metadata.
-    pub(crate) fn parts(&self) -> Result<(Box<dyn Disk>, RedbKv)> {
+    pub(crate) fn parts(&self) -> Result<(Box<dyn Disk>, Box<dyn KvStore + Send>)> {
         let stopped = self.stopped()?;
         let kv = self.metadata(&stopped)?;
         Ok((stopped.disk, kv))
@@ -76,7 +76,7 @@ impl Target {
     /// The store, to be changed.
     pub(crate) fn open(&self) -> Result<(BlockStore, MountReport)> {
         let (disk, kv) = self.parts()?;
-        BlockStore::open(disk, Box::new(kv), Options::default()).with_context(|| self.shown())
+        BlockStore::open(disk, kv, Options::default()).with_context(|| self.shown())
     }
 
     /// The store as it would open, without a byte of it being changed.
@@ -96,7 +96,7 @@ impl Target {
     /// Device and metadata, whose changes stay in memory.
     pub(crate) fn scratch(&self) -> Result<(ScratchDisk, ScratchKv)> {
         let (disk, kv) = self.parts()?;
-        Ok((ScratchDisk::over(disk), ScratchKv::over(Box::new(kv))))
+        Ok((ScratchDisk::over(disk), ScratchKv::over(kv)))
     }
 }
 

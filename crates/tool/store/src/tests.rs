@@ -128,14 +128,14 @@ fn rotten_data_is_found_by_a_deep_check_only() {
 fn a_free_map_that_contradicts_the_objects_is_made_anew() {
     let folder = stopped("free-map");
     let mut kv = folder.target().parts().expect("the metadata").1;
-    let (key, value) = nacre_kv::KvStore::scan_prefix(&kv, b"f").expect("a healthy file").swap_remove(0);
+    let (key, value) = kv.scan_prefix(b"f").expect("a healthy file").swap_remove(0);
     let mut wrong = value.to_vec();
     // Behind the envelope, bits of blocks 0 to 32767: the superblocks and the log are none of them.
     let used = (6..4102).find(|at| wrong[*at] != 0).expect("something is used");
     wrong[used] = 0;
     let mut batch = nacre_kv::KvBatch::default();
     batch.put(key, wrong);
-    nacre_kv::KvStore::commit(&mut kv, &batch, nacre_kv::Durability::Durable).expect("a healthy file");
+    kv.commit(&batch, nacre_kv::Durability::Durable).expect("a healthy file");
     drop(kv);
     assert!(!check::examine(&folder.target(), false).expect("can be checked").is_sound());
     let done = repair(&repair_options(folder.target(), false)).expect("can be repaired");
@@ -193,10 +193,10 @@ fn unreadable_metadata_is_removed_only_when_asked() {
     drop(store);
     let key = [b"o", &number.to_be_bytes()[..]].concat();
     let mut kv = folder.target().parts().expect("the metadata").1;
-    let value = nacre_kv::KvStore::get(&kv, &key).expect("a healthy file").expect("written home");
+    let value = kv.get(&key).expect("a healthy file").expect("written home");
     let mut batch = nacre_kv::KvBatch::default();
     batch.put(key, value.slice(..value.len() - 5));
-    nacre_kv::KvStore::commit(&mut kv, &batch, nacre_kv::Durability::Durable).expect("a healthy file");
+    kv.commit(&batch, nacre_kv::Durability::Durable).expect("a healthy file");
     drop(kv);
 
     let findings = check::examine(&folder.target(), false).expect("can be checked");
@@ -228,7 +228,9 @@ fn a_compaction_keeps_everything_and_gives_space_back() {
     }
     store.checkpoint_now().expect("a healthy device");
     drop(store);
-    let (before, after) = compact::compact(&folder.target()).expect("can be compacted");
+    let compact::Compacted { before, after, journal } =
+        compact::compact(&folder.target()).expect("can be compacted");
+    assert_eq!(journal, std::fs::metadata(folder.path().join("meta.journal")).expect("a file").len());
     assert!(after * 2 < before, "{before} bytes became {after}");
     assert!(check::examine(&folder.target(), true).expect("can be checked").is_sound());
 }

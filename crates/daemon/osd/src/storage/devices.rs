@@ -1,7 +1,8 @@
 //! Stores on raw devices: made, found again by their labels, given up. In the OSD's folder `block`, `log` and `meta` are links to the devices.
 
-use super::parts::{DeviceLabel, MetadataPlace, Parts};
-use super::{BLOCK_FILE, LOG_FILE, META_FILE, StorageError, file_error, make_store, remove};
+use super::metadata::MetadataPlace;
+use super::parts::{DeviceLabel, Parts};
+use super::{BLOCK_FILE, JOURNAL_FILE, LOG_FILE, META_FILE, StorageError, file_error, make_store, remove};
 use nacre_blockstore::{Options, SplitDisk};
 use nacre_device::{
     Claimed, Found, Label, LabelError, LayoutError, Owner, Region, RegionKind, Role, System, claim,
@@ -85,7 +86,7 @@ pub fn mkfs_on_devices(folder: &Path, owner: Owner, devices: &Devices) -> Result
     let log = log.map(|log| new_disk(log, RegionKind::Log)).transpose()?;
     make_store(folder, Box::new(data), log.map(|log| Box::new(log) as Box<dyn Disk>), &mut kv, owner.store)?;
     drop(kv);
-    for name in [BLOCK_FILE, LOG_FILE, META_DEVICE, META_FILE] {
+    for name in [BLOCK_FILE, LOG_FILE, META_DEVICE, META_FILE, JOURNAL_FILE] {
         remove(&folder.join(name))?;
     }
     for ToBeLabelled { link, device, .. } in &labels {
@@ -280,7 +281,7 @@ fn metadata_place(linked: &Linked) -> Result<MetadataPlace, StorageError> {
     let place = place_of(&linked.found.label, &device)?;
     let file = RegionFile::open(Arc::clone(&linked.view) as Arc<dyn File>, place)
         .map_err(|error| StorageError::Meta { path: device.clone(), source: of_region(error) })?;
-    Ok(MetadataPlace::Region { device, file: Arc::new(file) })
+    Ok(MetadataPlace::Regions { device, tree: Arc::new(file), journal: None })
 }
 
 fn of_region(error: std::io::Error) -> KvError {

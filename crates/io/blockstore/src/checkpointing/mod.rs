@@ -65,8 +65,13 @@ impl BlockStore {
         let number = self.wal.cut();
         let cut = self.table.space.alloc.cut();
         let wal: WalPosition = self.wal.next_position();
-        let state =
-            State { id: self.superblock.id, wal, next_id: self.table.next_id, sums: self.table.sums() };
+        let state = State {
+            id: self.superblock.id,
+            wal,
+            next_id: self.table.next_id,
+            sums: self.table.sums(),
+            is_journaled: self.table.is_journaled,
+        };
         let mut batch = KvBatch::default();
         std::mem::take(&mut self.table.dead_prefixes)
             .into_iter()

@@ -64,11 +64,11 @@ fn what_is_no_label_is_told_apart() {
     assert!(matches!(read(&labelled(), DEVICE_BYTES / 2), LabelError::Shrunk { .. }));
     let newer = labelled();
     let mut block = label().encode();
-    block[8] = 2;
+    block[8] = 3;
     let sum = crc32c(u32::MAX, &block[..CRC_AT]);
     block[CRC_AT..].copy_from_slice(&sum.to_le_bytes());
     newer.write(0, &block).expect("there");
-    assert!(matches!(read(&newer, DEVICE_BYTES), LabelError::Newer { found: 2 }));
+    assert!(matches!(read(&newer, DEVICE_BYTES), LabelError::Newer { found: 3 }));
 }
 
 #[test]

@@ -7,6 +7,7 @@ use crate::{COMMITTED, Durability, KvBatch, KvCompletion, KvError, KvStore, KvTa
 use bytes::Bytes;
 use nacre_env::FileRoom;
 use std::ops::Bound;
+use std::os::fd::BorrowedFd;
 
 impl<S: KvStore> KvStore for JournaledKv<S> {
     fn get(&self, key: &[u8]) -> Result<Option<Bytes>, KvError> {
@@ -113,8 +114,18 @@ impl<S: KvStore> KvStore for JournaledKv<S> {
         }
     }
 
+    /// What the journal holds is to come into the store below, which is not to grow beyond its room by that.
     fn room(&self) -> Option<FileRoom> {
-        self.below.room()
+        let room = self.below.room()?;
+        let to_come = self.core.view().content_bytes();
+        let available_bytes = room.available_bytes.saturating_sub(to_come);
+        Some(FileRoom { used_bytes: room.used_bytes + to_come, available_bytes, ..room })
+    }
+
+    fn wake_fds(&self) -> Vec<BorrowedFd<'_>> {
+        let mut fds = self.below.wake_fds();
+        fds.push(self.background.wake_fd());
+        fds
     }
 
     fn cached_bytes(&self) -> usize {

@@ -16,7 +16,8 @@ use std::sync::Arc;
 /// Bytes that are handed to the device at a time: all of a record in one sync would keep other writers' flushes waiting.
 const PIECE_BYTES: usize = 256 << 10;
 /// Entries find their bytes with 32 bits.
-pub(crate) const HALF_BYTES_MAX: u64 = 1 << 30;
+const HALF_BYTES_MAX: u64 = 1 << 30;
+const HALF_BYTES_MIN: u64 = 4 * BLOCK as u64;
 
 /// See the module's documentation.
 #[derive(Debug)]
@@ -50,20 +51,35 @@ fn damaged(what: String) -> KvError {
     KvError::Damaged(format!("the metadata's journal: {what}"))
 }
 
+/// What halves of about so many bytes have.
+pub(crate) fn sized(half_bytes: u64) -> u64 {
+    half_bytes.clamp(HALF_BYTES_MIN, HALF_BYTES_MAX) / BLOCK as u64 * BLOCK as u64
+}
+
+/// Bytes of a journal with such halves.
+pub(crate) const fn length_of(half_bytes: u64) -> u64 {
+    HEADS_BYTES + 2 * half_bytes
+}
+
+/// Not to allocate blocks, which is more than a flush, when records are written.
+fn fill_with_zeros(file: &dyn File, from: u64, to: u64) -> Result<(), KvError> {
+    let zeros = vec![0; PIECE_BYTES];
+    let mut at = from;
+    while at < to {
+        let piece = zeros.len().min(usize::try_from(to - at).unwrap_or(usize::MAX));
+        file.write(at, zeros.get(..piece).unwrap_or_default())?;
+        at += piece as u64;
+    }
+    Ok(())
+}
+
 impl Log {
     /// Makes an empty journal, whose heads must not be there yet.
     pub(crate) fn create(file: Arc<dyn File>, id: [u8; 16], half_bytes: u64) -> Result<Self, KvError> {
-        let half_bytes = half_bytes.clamp(4 * BLOCK as u64, HALF_BYTES_MAX).next_multiple_of(BLOCK as u64);
-        let length = HEADS_BYTES + 2 * half_bytes;
-        file.set_length(length.max(file.length()?))?;
-        // Not to allocate blocks, which is more than a flush, when records are written.
-        let zeros = vec![0; PIECE_BYTES];
-        let mut at = 0;
-        while at < length {
-            let piece = zeros.len().min(usize::try_from(length - at).unwrap_or(usize::MAX));
-            file.write(at, zeros.get(..piece).unwrap_or_default())?;
-            at += piece as u64;
-        }
+        let half_bytes = sized(half_bytes);
+        let length = length_of(half_bytes);
+        file.set_length(length)?;
+        fill_with_zeros(file.as_ref(), 0, length)?;
         file.sync()?;
         let (mount, merged_through, durable_through) = (1, 0, 0);
         let head = Head { number: 1, id, half_bytes, mount, merged_through, durable_through, start_half: 0 };
@@ -72,12 +88,30 @@ impl Log {
         Ok(Self { file, head, next_seq: 1, active_half: 0, used_bytes: 0, frozen_through: None })
     }
 
-    /// Opens the journal with that head and reads what is not in the store below for certain. What can be read is durable then.
-    pub(crate) fn open(file: Arc<dyn File>, id: [u8; 16], head: Head) -> Result<(Self, Replayed), KvError> {
+    /// Opens the journal with that head and reads what is not in the store below for certain, which says that it has all records
+    /// through that one. What can be read is durable then.
+    pub(crate) fn open(
+        file: Arc<dyn File>,
+        id: [u8; 16],
+        head: Head,
+        through: u64,
+    ) -> Result<(Self, Replayed), KvError> {
+        let mut head = head;
         if head.id != id {
             return Err(damaged("it belongs to another store".to_owned()));
         }
-        if head.half_bytes > HALF_BYTES_MAX || file.length()? < HEADS_BYTES + 2 * head.half_bytes {
+        if through < head.merged_through {
+            return Err(damaged(format!(
+                "records through {} are in the store, and the store has those through {through} only: it is an older copy. \
+                 Put the right one back, or make the OSD anew and let it recover from the others",
+                head.merged_through
+            )));
+        }
+        if through > head.durable_through {
+            // The last ones went into the store without the journal, or this is an older copy, of which nothing may be merged again.
+            (head.merged_through, head.durable_through) = (through, through);
+        }
+        if head.half_bytes != sized(head.half_bytes) || file.length()? < length_of(head.half_bytes) {
             return Err(damaged(format!("two halves of {} bytes do not fit into its file", head.half_bytes)));
         }
         let (active_half, next_seq) = (head.start_half, head.merged_through.saturating_add(1));
@@ -196,6 +230,50 @@ impl Log {
         }
         self.frozen_through = Some(self.next_seq - 1);
         (self.active_half, self.used_bytes) = (1 - self.active_half, 0);
+        Ok(())
+    }
+
+    /// The last record of the half that is being merged.
+    pub(crate) const fn frozen_through(&self) -> Option<u64> {
+        self.frozen_through
+    }
+
+    /// The last record that is in the store below.
+    pub(crate) const fn merged_through(&self) -> u64 {
+        self.head.merged_through
+    }
+
+    /// Gives a batch that goes to the store below without the journal, in which nothing is wanted, its place among the records.
+    pub(crate) fn skip(&mut self) -> u64 {
+        let through = self.next_seq;
+        self.next_seq += 1;
+        (self.head.merged_through, self.head.durable_through) = (through, through);
+        through
+    }
+
+    /// Gives the halves another size. All of the journal must be in the store below. Without room it stays as it is.
+    pub(crate) fn resize(&mut self, half_bytes: u64) -> Result<(), KvError> {
+        let half_bytes = sized(half_bytes);
+        let (before, after) = (length_of(self.head.half_bytes), length_of(half_bytes));
+        if after > before {
+            let grown = self.file.set_length(after).map_err(KvError::from);
+            match grown.and_then(|()| fill_with_zeros(self.file.as_ref(), before, after)) {
+                Err(KvError::Full) => return Ok(self.file.set_length(before)?),
+                outcome => outcome?,
+            }
+        }
+        // What may lie where the first records will be is not to be taken for them; those behind are of an earlier mount.
+        for half in 0..2 {
+            self.file.write(HEADS_BYTES + half * half_bytes, &[0; BLOCK])?;
+        }
+        self.file.sync()?;
+        self.head.half_bytes = half_bytes;
+        self.head.mount += 1;
+        (self.head.start_half, self.active_half, self.used_bytes) = (0, 0, 0);
+        self.write_head()?;
+        if after < before {
+            self.file.set_length(after)?;
+        }
         Ok(())
     }
 

@@ -38,14 +38,11 @@ use crate::journal::head::Head;
 use crate::journal::log::Log;
 use crate::journal::run::Run;
 use crate::journal::view::View;
-use crate::journal::work::{Appended, Core, Job};
-use crate::real_file::RealFile;
+use crate::journal::work::{Appended, Core, Job, Marker};
 use crate::{COMMITTED, Durability, KvBatch, KvCompletion, KvError, KvStore, KvTag};
 use nacre_env::File;
 use std::cell::Cell;
 use std::collections::VecDeque;
-use std::os::fd::BorrowedFd;
-use std::path::Path;
 use std::sync::Arc;
 
 /// The key under which the store below says that a journal belongs to it, and which one.
@@ -62,13 +59,30 @@ const IDLE_DIVISOR: u64 = 16;
 const PART_TAG: KvTag = KvTag(0);
 const DIRECT_TAG: KvTag = KvTag(1);
 
-/// How a journal is made and known again.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// How a journal is made.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JournalOptions {
-    /// Names the journal, so that it is not taken for that of another store.
+    /// Names a new journal, so that it is not taken for that of another store.
     pub id: [u8; 16],
-    /// Bytes of each half when the journal is made: memory for twice as many may be needed.
+    /// Bytes of each half: memory for twice as many may be needed. A journal whose halves have other sizes is merged and made so.
     pub half_bytes: u64,
+    /// Put into the store below in one batch with what says that it has a journal, before anything is in that: such as to have
+    /// programs refuse it that know of no journals.
+    pub mark: KvBatch,
+}
+
+/// Whether a store has a journal, without which it must not be read or changed.
+///
+/// # Errors
+/// As [`KvStore::get`].
+pub fn has_journal(below: &dyn KvStore) -> Result<bool, KvError> {
+    Ok(below.get(MARKER)?.is_some())
+}
+
+/// Bytes of the file of a journal whose halves have about so many.
+#[must_use]
+pub fn journal_file_bytes(half_bytes: u64) -> u64 {
+    log::length_of(log::sized(half_bytes))
 }
 
 /// What a job of the thread is for.
@@ -148,43 +162,80 @@ fn as_one(runs: Vec<Run>) -> Option<Arc<Run>> {
 }
 
 impl<S: KvStore> JournaledKv<S> {
-    /// Puts the journal in the file at `path` before a store; an absent file becomes an empty journal.
+    /// Puts the journal in a file before a store that has none. A journal that is there already is one whose making did not end.
     ///
     /// # Errors
-    /// As [`JournaledKv::open_on`].
-    pub fn open(below: S, path: &Path, options: JournalOptions) -> Result<Self, KvError> {
-        let file = RealFile::open(path)?;
-        Self::open_on(below, Arc::new(file), options)
+    /// With the store where it is as it was: [`KvError::Full`] when there is no room for the journal, [`KvError::Damaged`] when there is
+    /// something else in the file.
+    pub fn make(
+        mut below: S,
+        file: Arc<dyn File>,
+        options: JournalOptions,
+    ) -> Result<Self, (Option<S>, KvError)> {
+        let marker = Marker { key: MARKER, id: options.id };
+        let made = || {
+            match Head::read(file.as_ref())? {
+            Some(head) if head.durable_through > 0 || head.merged_through > 0 => Err(KvError::Damaged(
+                "the journal of the metadata has records, and the store is one of before: put the right one back, or make the OSD \
+                 anew and let it recover from the others"
+                    .to_owned(),
+            )),
+            Some(head) if head.id != options.id => {
+                Err(KvError::Damaged("the journal of the metadata belongs to another store".to_owned()))
+            }
+            // Anew: it may have another size.
+            _ => Log::create(Arc::clone(&file), options.id, options.half_bytes),
+        }
+        };
+        let log = match made() {
+            Ok(log) => log,
+            Err(error) => return Err((Some(below), error)),
+        };
+        let mut batch = options.mark;
+        marker.put_into(&mut batch, 0);
+        match below.commit(&batch, Durability::Durable) {
+            // Whether it has been done is unknown.
+            Err(error) => Err((None, error)),
+            Ok(()) => Self::begin(below, log, View::default(), marker).map_err(|error| (None, error)),
+        }
     }
 
-    /// Puts the journal in a file before a store. A blank file becomes an empty journal, unless the store has had one before.
+    /// Opens a store with its journal, which must be there. The halves get that size if one is given; it may wait for the store
+    /// below then.
     ///
     /// # Errors
     /// [`KvError::Damaged`] when records are missing that were durable, or the journal is not that of the store.
-    pub fn open_on(mut below: S, file: Arc<dyn File>, options: JournalOptions) -> Result<Self, KvError> {
-        let marker = below.get(MARKER)?;
-        if marker.as_ref().is_some_and(|id| id.as_ref() != options.id) {
-            return Err(KvError::Damaged("the store belongs to another journal of metadata".to_owned()));
-        }
-        let (log, view) = match Head::read(file.as_ref())? {
-            None if marker.is_some() => {
-                return Err(KvError::Damaged("the store's journal of metadata is missing".to_owned()));
-            }
-            None => (Log::create(file, options.id, options.half_bytes)?, View::default()),
-            Some(head) => {
-                let (log, replayed) = Log::open(file, options.id, head)?;
-                let view = View { active: Vec::new(), frozen: as_one(replayed.frozen) };
-                (log, replayed.active.into_iter().fold(view, |view, run| view.with(run)))
-            }
+    pub fn open(below: S, file: Arc<dyn File>, half_bytes: Option<u64>) -> Result<Self, KvError> {
+        let marker = below.get(MARKER)?.as_ref().and_then(Marker::read);
+        let Some((id, through)) = marker else {
+            return Err(KvError::Damaged(
+                "what the store says of its journal cannot be understood".to_owned(),
+            ));
         };
-        if marker.is_none() {
-            let mut batch = KvBatch::default();
-            batch.put(MARKER, options.id.to_vec());
-            below.commit(&batch, Durability::Durable)?;
+        let Some(head) = Head::read(file.as_ref())? else {
+            return Err(KvError::Damaged(
+                "the journal of the metadata is empty, and the store has had one: put the right one back, or make the OSD anew and \
+                 let it recover from the others"
+                    .to_owned(),
+            ));
+        };
+        let (log, replayed) = Log::open(file, id, head, through)?;
+        let view = View { active: Vec::new(), frozen: as_one(replayed.frozen) };
+        let view = replayed.active.into_iter().fold(view, |view, run| view.with(run));
+        let mut store = Self::begin(below, log, view, Marker { key: MARKER, id })?;
+        if let Some(half_bytes) = half_bytes
+            && log::sized(half_bytes) != store.core.half_bytes()
+        {
+            store.merge_all()?;
+            store.core.resize(half_bytes)?;
         }
+        Ok(store)
+    }
+
+    fn begin(below: S, log: Log, view: View, marker: Marker) -> Result<Self, KvError> {
         let background = Background::new()?;
         let used_bytes = log.used_bytes();
-        let core = Core::new(log, view, background.shared(), (MARKER, options.id));
+        let core = Core::new(log, view, background.shared(), marker);
         Ok(Self {
             below,
             core: Arc::new(core),
@@ -201,11 +252,22 @@ impl<S: KvStore> JournaledKv<S> {
         })
     }
 
-    /// What becomes readable when the journal has something to say; [`JournaledKv::below`] may have a descriptor of its own,
-    /// and both are to be watched.
+    /// Brings all that the journal holds into the store below, and waits for it.
+    ///
+    /// # Errors
+    /// [`KvError`] when the store below, or the device, failed.
+    pub fn merge_all(&mut self) -> Result<(), KvError> {
+        self.settle();
+        self.finish_merge();
+        self.freeze();
+        self.finish_merge();
+        self.refusal().map_or(Ok(()), Err)
+    }
+
+    /// Bytes of each half.
     #[must_use]
-    pub fn wake_fd(&self) -> BorrowedFd<'_> {
-        self.background.wake_fd()
+    pub fn half_bytes(&self) -> u64 {
+        self.core.half_bytes()
     }
 
     /// The store below.
@@ -387,7 +449,7 @@ impl<S: KvStore> JournaledKv<S> {
             }
             Under::Direct(tag, batch) if self.is_all_below() => {
                 self.under = Under::Below(tag);
-                self.below.submit(batch_with_marker(batch, self.core.id()), DIRECT_TAG);
+                self.below.submit(self.core.past_journal(batch), DIRECT_TAG);
             }
             other => self.under = other,
         }
@@ -496,7 +558,7 @@ impl<S: KvStore> JournaledKv<S> {
         match self.refusal() {
             Some(refusal) => Err(refusal),
             // Durable in any case: what follows in the journal may be, and would be there without it.
-            None => self.below.commit(&batch_with_marker(batch, self.core.id()), Durability::Durable),
+            None => self.below.commit(&self.core.past_journal(batch), Durability::Durable),
         }
     }
 
@@ -515,12 +577,4 @@ impl<S: KvStore> JournaledKv<S> {
             Appended::NoRoom => Err(KvError::Fenced),
         }
     }
-}
-
-/// A batch for the store below that leaves the marker there.
-fn batch_with_marker(mut batch: KvBatch, id: [u8; 16]) -> KvBatch {
-    if batch.prefixes().iter().any(|prefix| MARKER.starts_with(prefix)) {
-        batch.put(MARKER, id.to_vec());
-    }
-    batch
 }

@@ -12,11 +12,19 @@ const ID: [u8; 16] = [5; 16];
 const HALF_BYTES: u64 = 64 << 10;
 
 fn options(half_bytes: u64) -> JournalOptions {
-    JournalOptions { id: ID, half_bytes }
+    JournalOptions { id: ID, half_bytes, mark: KvBatch::default() }
 }
 
 fn open<S: KvStore>(below: S, file: &SimFile) -> Result<JournaledKv<S>, KvError> {
-    JournaledKv::open_on(below, Arc::new(file.open()), options(HALF_BYTES))
+    open_sized(below, Arc::new(file.open()), HALF_BYTES)
+}
+
+/// Opens the journal, or makes it.
+fn open_sized<S: KvStore>(below: S, file: Arc<dyn File>, half_bytes: u64) -> Result<JournaledKv<S>, KvError> {
+    if has_journal(&below)? {
+        return JournaledKv::open(below, file, Some(half_bytes));
+    }
+    JournaledKv::make(below, file, options(half_bytes)).map_err(|(_, error)| error)
 }
 
 fn open_below(file: &SimFile) -> RedbKv {
@@ -59,8 +67,7 @@ fn conforms_over_memory_with_halves_that_are_full_all_the_time() {
     for half_bytes in [16 << 10, HALF_BYTES, 8 << 20] {
         crate::conformance::check(&mut || {
             let file = SimFile::new(1);
-            JournaledKv::open_on(MemoryKv::new(), Arc::new(file.open()), options(half_bytes))
-                .expect("a blank file")
+            open_sized(MemoryKv::new(), Arc::new(file.open()), half_bytes).expect("a blank file")
         });
     }
 }
@@ -73,7 +80,7 @@ fn conforms_over_files() {
         count += 1;
         let below = RedbKv::open(&folder.path().join(format!("{count}.redb"))).expect("a new store");
         let path = folder.path().join(format!("{count}.journal"));
-        JournaledKv::open(below, &path, options(HALF_BYTES)).expect("a new journal")
+        open_sized(below, crate::create_file(&path).expect("a new file"), HALF_BYTES).expect("a new journal")
     });
 }
 
@@ -226,11 +233,93 @@ fn one_damaged_head_is_survived_and_two_are_not() {
 fn a_journal_stays_with_its_store() {
     let (journal, file) = (SimFile::new(1), SimFile::new(2));
     drop(open(open_below(&file), &journal).expect("blank files"));
-    assert!(damage(open(open_below(&file), &SimFile::new(3))).contains("missing"));
-    let other = JournalOptions { id: [6; 16], half_bytes: HALF_BYTES };
-    let opened = JournaledKv::open_on(MemoryKv::new(), Arc::new(journal.open()), other);
-    assert!(damage(opened).contains("another store"));
-    drop(open(open_below(&file), &journal).expect("they belong together"));
+    assert!(damage(open(open_below(&file), &SimFile::new(3))).contains("is empty"));
+    let made = |options| JournaledKv::make(MemoryKv::new(), Arc::new(journal.open()), options);
+    let other = JournalOptions { id: [6; 16], ..options(HALF_BYTES) };
+    assert!(damage(made(other).map_err(|(_, error)| error)).contains("another store"));
+    let mut kv = open(open_below(&file), &journal).expect("they belong together");
+    kv.commit(&batch(&[("a", 9)]), Durability::Durable).expect("healthy");
+    drop(kv);
+    let before = made(options(HALF_BYTES)).map_err(|(_, error)| error);
+    assert!(damage(before).contains("the store is one of before"));
+    let (other_journal, other_file) = (SimFile::new(3), SimFile::new(4));
+    let other = JournalOptions { id: [6; 16], ..options(HALF_BYTES) };
+    drop(JournaledKv::make(open_below(&other_file), Arc::new(other_journal.open()), other).expect("blank"));
+    assert!(damage(open(open_below(&file), &other_journal)).contains("another store"));
+}
+
+/// A copy of what is in a file.
+fn copy(file: &SimFile) -> SimFile {
+    let (from, copy) = (file.open(), SimFile::new(9));
+    let mut content = vec![0; usize::try_from(from.length().expect("healthy")).expect("small")];
+    from.read(0, &mut content).expect("healthy");
+    let to = copy.open();
+    to.set_length(content.len() as u64).expect("healthy");
+    to.write(0, &content).expect("healthy");
+    to.sync().expect("healthy");
+    copy
+}
+
+#[test]
+fn a_store_of_before_is_refused_once_something_was_merged_and_a_journal_of_before_brings_nothing_back() {
+    let (journal, file) = (SimFile::new(1), SimFile::new(2));
+    let mut kv = open(open_below(&file), &journal).expect("blank files");
+    kv.commit(&batch(&[("a", 3000), ("b", 1)]), Durability::Durable).expect("healthy");
+    drop(kv);
+    let (older_journal, older_file) = (copy(&journal), copy(&file));
+    let mut kv = open(open_below(&file), &journal).expect("as it was left");
+    let mut later = batch(&[("c", 1)]);
+    later.delete("a");
+    kv.commit(&later, Durability::Durable).expect("healthy");
+    kv.merge_all().expect("healthy");
+    drop(kv);
+    let said = damage(open(open_below(&older_file), &journal));
+    assert!(said.contains("it is an older copy"), "{said}");
+    assert_eq!(keys(&open(open_below(&file), &older_journal).expect("nothing is wanted of it")), ["b", "c"]);
+    // What went past the journal counts as well.
+    let older_file = copy(&file);
+    let mut kv = open(open_below(&file), &journal).expect("as it was left");
+    kv.commit(&batch(&[("large", 200_000)]), Durability::Durable).expect("healthy");
+    drop(kv);
+    assert_eq!(keys(&open(open_below(&file), &journal).expect("as it was left")), ["b", "c", "large"]);
+    let said = damage(open(open_below(&older_file), &journal));
+    assert!(said.contains("it is an older copy"), "{said}");
+}
+
+#[test]
+fn halves_get_another_size_when_the_journal_is_opened_and_keep_all() {
+    let (journal, file) = (SimFile::new(1), SimFile::new(2));
+    let mut wanted = Vec::new();
+    for (nth, half_bytes) in [HALF_BYTES, 4 * HALF_BYTES, 32 << 10, 32 << 10, 1 << 20].into_iter().enumerate()
+    {
+        let mut kv =
+            open_sized(open_below(&file), Arc::new(journal.open()), half_bytes).expect("healthy files");
+        assert_eq!((kv.half_bytes(), keys(&kv)), (half_bytes, wanted.clone()));
+        for key in ["x", "y", "z"] {
+            wanted.push(format!("{nth}{key}"));
+            let key = wanted.last().map_or("", String::as_str);
+            kv.commit(&batch(&[(key, 9000)]), Durability::Durable).expect("healthy");
+        }
+        drop(kv);
+        assert_eq!(journal.open().length().expect("healthy"), journal_file_bytes(half_bytes));
+    }
+    let kv = JournaledKv::open(open_below(&file), Arc::new(journal.open()), None).expect("healthy files");
+    assert_eq!((kv.half_bytes(), keys(&kv)), (1 << 20, wanted));
+}
+
+#[test]
+fn without_room_for_a_journal_the_store_has_none_and_a_larger_one_stays_small() {
+    let (journal, file) = (SimFile::new(1), SimFile::new(2));
+    let fill = |quota| {
+        journal.set_quota(quota);
+        open(open_below(&file), &journal)
+    };
+    assert!(matches!(fill(20 << 10), Err(KvError::Full)));
+    assert!(!has_journal(&open_below(&file)).expect("healthy"));
+    assert_eq!(fill(1 << 20).expect("room").half_bytes(), HALF_BYTES);
+    journal.set_quota(150 << 10);
+    let kv = open_sized(open_below(&file), Arc::new(journal.open()), 1 << 20).expect("as it was");
+    assert_eq!(kv.half_bytes(), HALF_BYTES);
 }
 
 #[test]

@@ -55,6 +55,11 @@ impl View {
         None
     }
 
+    /// Bytes of keys and values.
+    pub(crate) fn content_bytes(&self) -> u64 {
+        self.newest_first().map(|run| run.content_bytes()).sum()
+    }
+
     pub(crate) fn memory_bytes(&self) -> usize {
         self.newest_first().map(|run| run.memory_bytes()).sum()
     }

@@ -5,6 +5,7 @@ use crate::journal::log::Log;
 use crate::journal::record;
 use crate::journal::view::View;
 use crate::{COMMITTED, Durability, KvBatch, KvError};
+use bytes::Bytes;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
@@ -53,18 +54,44 @@ struct State {
     fenced: bool,
 }
 
+/// What the store below says of its journal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Marker {
+    pub(crate) key: &'static [u8],
+    /// Which journal it is.
+    pub(crate) id: [u8; 16],
+}
+
+impl Marker {
+    /// The value, in a store that has all records through that one.
+    pub(crate) fn value(&self, through: u64) -> Vec<u8> {
+        [&self.id[..], &through.to_le_bytes()].concat()
+    }
+
+    /// The id, and the last record that the store has.
+    pub(crate) fn read(value: &Bytes) -> Option<([u8; 16], u64)> {
+        let (id, through) = value.split_first_chunk()?;
+        Some((*id, u64::from_le_bytes(through.try_into().ok()?)))
+    }
+
+    /// A batch that leaves it in the store, whatever else it deletes.
+    pub(crate) fn put_into(&self, batch: &mut KvBatch, through: u64) {
+        batch.put(self.key, self.value(through));
+    }
+}
+
 /// See the module's documentation.
 pub(crate) struct Core {
     /// Held while the device works: who must not wait does not look at it.
     state: Mutex<State>,
-    half_bytes: u64,
+    half_bytes: AtomicU64,
     /// Of the last append that ended, and the last part.
     appended: Mutex<Option<Appended>>,
     part: Mutex<Option<Part>>,
     view: RwLock<Arc<View>>,
     progress: AppendProgress,
-    /// Of the store below, and its value: a batch that deletes everything must not delete it.
-    marker: (&'static [u8], [u8; 16]),
+    /// Of the store below: a batch that deletes everything must not delete it.
+    marker: Marker,
 }
 
 /// How far the append under way is.
@@ -96,14 +123,9 @@ impl AppendProgress {
 }
 
 impl Core {
-    pub(crate) fn new(
-        log: Log,
-        view: View,
-        shared: Arc<Shared<Job>>,
-        marker: (&'static [u8], [u8; 16]),
-    ) -> Self {
+    pub(crate) fn new(log: Log, view: View, shared: Arc<Shared<Job>>, marker: Marker) -> Self {
         let (all, done, rouse_at) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(u64::MAX));
-        let half_bytes = log.half_bytes();
+        let half_bytes = AtomicU64::new(log.half_bytes());
         let state = State { log, kept: None, prepared: 0, fenced: false };
         Self {
             state: Mutex::new(state),
@@ -145,13 +167,23 @@ impl Core {
         self.progress.begin(0);
     }
 
-    pub(crate) const fn half_bytes(&self) -> u64 {
-        self.half_bytes
+    pub(crate) fn half_bytes(&self) -> u64 {
+        self.half_bytes.load(Ordering::Relaxed)
     }
 
-    /// Which journal the store below belongs to, 16 random bytes.
-    pub(crate) const fn id(&self) -> [u8; 16] {
-        self.marker.1
+    /// A batch for the store below, after all that is in the journal, with its place among the records.
+    pub(crate) fn past_journal(&self, mut batch: KvBatch) -> KvBatch {
+        self.marker.put_into(&mut batch, self.state().log.skip());
+        batch
+    }
+
+    /// See [`Log::resize`].
+    pub(crate) fn resize(&self, half_bytes: u64) -> Result<(), KvError> {
+        let mut state = self.state();
+        let outcome = state.log.resize(half_bytes);
+        state.fenced |= outcome.is_err();
+        self.half_bytes.store(state.log.half_bytes(), Ordering::Relaxed);
+        outcome
     }
 
     pub(crate) fn take_appended(&self) -> Option<Appended> {
@@ -213,7 +245,7 @@ impl Core {
     }
 
     fn append(&self, state: &mut State, batch: KvBatch, durability: Durability) -> Result<Appended, KvError> {
-        if batch.ops().iter().any(|(key, _)| key == self.marker.0) {
+        if batch.ops().iter().any(|(key, _)| key == self.marker.key) {
             return Err(KvError::Misuse("the key that the journal's marker has".to_owned()));
         }
         let record = record::encode(&batch)?;
@@ -275,8 +307,8 @@ impl Core {
         if first == 0 {
             // Again after a crash, too: all that comes after them in the journal does as well.
             frozen.prefixes().iter().for_each(|prefix| batch.delete_prefix(prefix.clone()));
-            if frozen.hides(self.marker.0) {
-                batch.put(self.marker.0, self.marker.1.to_vec());
+            if frozen.hides(self.marker.key) {
+                self.marker.put_into(&mut batch, state.log.merged_through());
             }
         }
         while bytes < PART_BYTES
@@ -290,6 +322,10 @@ impl Core {
             }
             state.prepared += 1;
         }
-        Part { batch, bytes: bytes as u64, is_last: state.prepared == frozen.len() }
+        let is_last = state.prepared == frozen.len();
+        if is_last && let Some(through) = state.log.frozen_through() {
+            self.marker.put_into(&mut batch, through);
+        }
+        Part { batch, bytes: bytes as u64, is_last }
     }
 }

@@ -239,11 +239,11 @@ fn nobody_else_may_read_what_a_cluster_keeps() {
         [ $(stat -c %a $DIR) = 700 ] && [ $(stat -c %a $DIR/mon/store.redb) = 600 ] && [ $(stat -c %a $DIR/osd.0/block) = 600 ]
         [ -z "$(find $DIR -perm /077 ! -type l ! -name ceph.conf)" ]
         # What somebody opened up is tightened at the next start.
-        chmod 644 $DIR/osd.0/meta.redb $DIR/osd.0/keyring; chmod 755 $DIR/osd.0
+        chmod 644 $DIR/osd.0/meta.redb $DIR/osd.0/meta.journal $DIR/osd.0/keyring; chmod 755 $DIR/osd.0
         LINE=$(tr '\0' ' ' < /proc/$(cat $DIR/run/osd.0.pid)/cmdline)
         kill -9 $(cat $DIR/run/osd.0.pid)
         setsid $LINE >> $DIR/log/osd.0.log 2>&1 < /dev/null &
-        for try in $(seq 200); do [ $(stat -c %a $DIR/osd.0/meta.redb) = 600 ] && break; sleep 0.1; done
+        for try in $(seq 200); do [ $(stat -c %a $DIR/osd.0/meta.redb $DIR/osd.0/meta.journal | uniq) = 600 ] && break; sleep 0.1; done
         [ -z "$(find $DIR -perm /077 ! -type l ! -name ceph.conf)" ]"#);
 }
 

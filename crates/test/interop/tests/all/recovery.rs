@@ -54,7 +54,7 @@ import base64, mmap, os, sys
 D, secrets = sys.argv[1], sys.argv[2:]
 needles = [text.encode() for text in secrets] + [base64.b64decode(text)[-16:] for text in secrets]
 needles += [b'client.writer', b'site/name']
-for name in ('block', 'meta.redb'):
+for name in ('block', 'meta.redb', 'meta.journal'):
     with open('%s/osd.1/%s' % (D, name), 'rb') as file:
         data = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
         for needle in needles:

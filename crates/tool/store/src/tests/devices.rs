@@ -63,7 +63,8 @@ fn all_commands_work_on_devices() {
     for folder in [&one, &three] {
         fill(folder);
         is_sound(folder);
-        let (before, after) = compact::compact(&folder.target()).expect("can be compacted");
+        let compact::Compacted { before, after, .. } =
+            compact::compact(&folder.target()).expect("can be compacted");
         assert!(after <= before && after > 0, "{before} {after}");
         is_sound(folder);
         assert_eq!(repair(&repair_options(folder.target(), false)).expect("sound"), ["nothing to repair"]);

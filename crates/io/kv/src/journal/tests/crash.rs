@@ -38,11 +38,14 @@ impl Files {
         }
     }
 
-    fn open(&self) -> Result<Journaled, KvError> {
+    fn below(&self) -> Result<RedbKv, KvError> {
         let file = self.below.clone();
         let options = KvOptions { cache_bytes: 64 << 10, ..KvOptions::default() };
-        let below = RedbKv::open_on(move || Ok(Arc::new(file.open()) as Arc<dyn File>), options)?;
-        open(below, &self.journal)
+        RedbKv::open_on(move || Ok(Arc::new(file.open()) as Arc<dyn File>), options)
+    }
+
+    fn open(&self, half_bytes: u64) -> Result<Journaled, KvError> {
+        open_sized(self.below()?, Arc::new(self.journal.open()), half_bytes)
     }
 }
 
@@ -80,14 +83,16 @@ fn run(seed: u64, syncs: [Syncs; 2]) -> Result<usize, String> {
         if rng.u64().is_multiple_of(3) {
             files.lose_power_within(&mut rng, 30);
         }
-        let (mut kv, found) = match files.open().and_then(|kv| content(&kv).map(|content| (kv, content))) {
-            Ok(opened) => opened,
-            Err(_) if files.is_dead() => {
-                files.crash();
-                continue;
-            }
-            Err(error) => return Err(format!("{context}: {error}")),
-        };
+        let half_bytes = if rng.u64().is_multiple_of(4) { HALF_BYTES / 2 } else { HALF_BYTES };
+        let (mut kv, found) =
+            match files.open(half_bytes).and_then(|kv| content(&kv).map(|content| (kv, content))) {
+                Ok(opened) => opened,
+                Err(_) if files.is_dead() => {
+                    files.crash();
+                    continue;
+                }
+                Err(error) => return Err(format!("{context}: {error}")),
+            };
         if !states.contains(&found) {
             return Err(format!("{context}: {} keys, none of {} states", found.len(), states.len()));
         }
@@ -112,6 +117,54 @@ fn what_was_durable_survives_in_both_files() {
     let run = |seed| run(seed, [Syncs::Done; 2]).unwrap_or_else(|error| panic!("{error}"));
     let in_the_act: usize = (0..seeds).map(run).sum();
     assert!(in_the_act as u64 > 3 * seeds, "{in_the_act}");
+}
+
+/// What programs do not understand that know of no journals.
+const MARK: &[u8] = b"mark";
+
+/// Makes the journal of a store that was there before, commits once, and loses power after so many changes of one of the files.
+/// False when the power stayed.
+fn make_and_lose_power(is_journal: bool, changes: u64) -> bool {
+    let files = Files { journal: SimFile::new(changes), below: SimFile::new(!changes) };
+    let mut tree = files.below().expect("a blank file");
+    tree.commit(&batch(&[("before", 900)]), Durability::Durable).expect("healthy");
+    drop(tree);
+    let make = || -> Result<Journaled, KvError> {
+        let below = files.below()?;
+        let file = Arc::new(files.journal.open());
+        if has_journal(&below)? {
+            return JournaledKv::open(below, file, None);
+        }
+        let mut mark = KvBatch::default();
+        mark.put(MARK, "2");
+        let options = JournalOptions { mark, ..options(16 << 10) };
+        JournaledKv::make(below, file, options).map_err(|(_, error)| error)
+    };
+    (if is_journal { &files.journal } else { &files.below }).lose_power_after(changes);
+    let made = make().and_then(|mut kv| kv.commit(&batch(&[("new", 9)]), Durability::Durable));
+    let was_lost = files.is_dead();
+    files.crash();
+    let tree = files.below().expect("a file that lost power opens");
+    let is_marked = tree.get(MARK).expect("healthy").is_some();
+    assert_eq!(has_journal(&tree).expect("healthy"), is_marked, "one does not come without the other");
+    assert!(is_marked || made.is_err(), "what is acknowledged must not be overlooked by programs of before");
+    drop(tree);
+    let mut kv = make().expect("a file that lost power opens");
+    let has_new = kv.get(b"new").expect("healthy").is_some();
+    assert!(has_new || made.is_err());
+    assert!(kv.get(b"before").expect("healthy").is_some());
+    kv.commit(&batch(&[("later", 9)]), Durability::Durable).expect("healthy");
+    drop(kv);
+    assert!(make().expect("healthy").get(b"later").expect("healthy").is_some());
+    was_lost
+}
+
+#[test]
+fn a_journal_is_made_for_a_store_of_before_whenever_power_goes() {
+    for is_journal in [true, false] {
+        let steps = (0..200).take_while(|changes| make_and_lose_power(is_journal, *changes)).count();
+        assert!((4..150).contains(&steps), "{steps}");
+    }
 }
 
 #[test]
