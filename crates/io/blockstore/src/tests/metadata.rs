@@ -5,10 +5,13 @@ use super::crash::{History, PER_SEED, seeds, verify, work};
 use super::faults::write;
 use super::model::{Model, Sizes, drain, newest, object, pg, random_txn};
 use super::rig::{Stepping, tiny};
-use crate::{BlockStore, MountReport, OpenError, Options};
+use crate::{BlockStore, MountReport, OpenError, Options, journal_mark};
 use nacre_env::File;
 use nacre_env::FileRoom;
-use nacre_kv::{KvBatch, KvCompletion, KvError, KvOptions, KvStore, KvTag, Pair, RedbKv};
+use nacre_kv::{
+    JournalOptions, JournaledKv, KvBatch, KvCompletion, KvError, KvOptions, KvStore, KvTag, Pair, RedbKv,
+    has_journal,
+};
 use nacre_simdisk::{SimConfig, SimDevice, SimFile, Syncs};
 use nacre_store::{ObjectStore, StoreError};
 use nacre_txn::{Op, StoreToken, Transaction};
@@ -19,10 +22,10 @@ use std::sync::Arc;
 
 const DEVICE_BYTES: u64 = 4 << 20;
 
-/// The database, whose thread does its work while somebody waits for it: so the same seed does the same. A submitted batch is
-/// carried out after a few looks for it.
+/// The database, whose thread does its work while somebody waits for it: so the same seed does the same, but for one that has a journal,
+/// which is merged meanwhile. A submitted batch is carried out after a few looks for it.
 struct Stepped {
-    kv: RedbKv,
+    kv: Box<dyn KvStore + Send>,
     rng: SeededEntropy,
     looks_to_come: Option<u64>,
     finished: Vec<KvCompletion>,
@@ -80,6 +83,8 @@ impl KvStore for Stepped {
 struct Machine {
     device: SimDevice,
     file: SimFile,
+    /// Of the journal before the database, if there is one.
+    journal: Option<SimFile>,
     options: Options,
     kv_options: KvOptions,
     seed: u64,
@@ -87,21 +92,44 @@ struct Machine {
 }
 
 impl Machine {
+    /// With a journal, which is made when the store is opened for the first time, as that of an older program's store.
+    fn journaled(seed: u64) -> Self {
+        Self { journal: Some(SimFile::new(seed ^ (1 << 40))), ..Self::new(seed, 0) }
+    }
+
     fn new(seed: u64, reserve_bytes: u64) -> Self {
         let device = SimDevice::new(SimConfig::new(DEVICE_BYTES, seed));
         // Pages are read again and again.
         let kv_options = KvOptions { cache_bytes: 64 << 10, reserve_bytes };
         let file = SimFile::new(!seed);
-        let machine = Self { device, file, options: tiny(seed), kv_options, seed, opened: 0 };
+        let machine = Self { device, file, journal: None, options: tiny(seed), kv_options, seed, opened: 0 };
         let mut kv = machine.kv().expect("a new file");
-        BlockStore::mkfs(&mut machine.device.open(), &mut kv, [7; 16], &machine.options)
+        BlockStore::mkfs(&mut machine.device.open(), kv.as_mut(), [7; 16], &machine.options)
             .expect("a store can be made");
         machine
     }
 
-    fn kv(&self) -> Result<RedbKv, KvError> {
+    fn kv(&self) -> Result<Box<dyn KvStore + Send>, OpenError> {
         let file = self.file.clone();
-        RedbKv::open_on(move || Ok(Arc::new(file.open()) as Arc<dyn File>), self.kv_options)
+        let tree = RedbKv::open_on(move || Ok(Arc::new(file.open()) as Arc<dyn File>), self.kv_options)?;
+        let Some(journal) = &self.journal else { return Ok(Box::new(tree)) };
+        let file = Arc::new(journal.open());
+        // At times another size.
+        let half_bytes = (16 << 10) << (self.opened % 5 / 2);
+        if has_journal(&tree)? {
+            return Ok(Box::new(JournaledKv::open(tree, file, Some(half_bytes))?));
+        }
+        let (id, mark) = journal_mark(&tree)?.expect("not of format 1");
+        let made = JournaledKv::make(tree, file, JournalOptions { id, half_bytes, mark });
+        Ok(Box::new(made.map_err(|(_, error)| error)?))
+    }
+
+    fn files(&self) -> impl Iterator<Item = &SimFile> {
+        [&self.file].into_iter().chain(&self.journal)
+    }
+
+    fn is_dead(&self) -> bool {
+        self.files().any(SimFile::is_dead)
     }
 
     fn try_open(&mut self) -> Result<(BlockStore, MountReport), OpenError> {
@@ -120,21 +148,23 @@ impl Machine {
     /// The power of all of it.
     fn crash(&self) {
         self.device.crash();
-        self.file.crash();
+        self.files().for_each(SimFile::crash);
     }
 
     /// Opens the store; the power may go once more meanwhile.
     fn open_in_the_end(&mut self, rng: &mut SeededEntropy, context: &str) -> Result<BlockStore, String> {
         for _ in 0..3 {
-            if rng.u64().is_multiple_of(4) {
-                self.file.lose_power_after(rng.u64() % 40);
+            for file in self.files() {
+                if rng.u64().is_multiple_of(4) {
+                    file.lose_power_after(rng.u64() % 40);
+                }
             }
             match self.try_open() {
-                Ok((store, _)) if !self.file.is_dead() => {
-                    self.file.lose_power_after(u64::MAX);
+                Ok((store, _)) if !self.is_dead() => {
+                    self.files().for_each(|file| file.lose_power_after(u64::MAX));
                     return Ok(store);
                 }
-                Err(error) if !self.file.is_dead() => return Err(format!("{context}: {error}")),
+                Err(error) if !self.is_dead() => return Err(format!("{context}: {error}")),
                 _ => self.crash(),
             }
         }
@@ -144,28 +174,36 @@ impl Machine {
 
 /// How often the power went in a call of the database.
 fn run(seed: u64, syncs: Syncs) -> Result<usize, String> {
-    let (mut rng, mut in_the_act) = (SeededEntropy(seed), 0);
-    let mut machine = Machine::new(seed, 0);
+    let machine = Machine::new(seed, 0);
     machine.file.set_syncs(syncs);
+    run_on(seed, machine)
+}
+
+fn run_on(seed: u64, mut machine: Machine) -> Result<usize, String> {
+    let (mut rng, mut in_the_act) = (SeededEntropy(seed), 0);
     let mut history = History { first: 0, states: vec![Model::default()] };
     for crash in 0..PER_SEED {
         let context = format!("seed {seed}, crash {crash}");
         let mut store = machine.open_in_the_end(&mut rng, &context)?;
         let first = history.first;
         verify(&mut store, &mut history, first, &context)?;
-        if rng.u64() % 4 > 0 {
-            machine.file.lose_power_after(rng.u64() % 25);
+        // A journal is appended to in a few calls, and the tree below it is rarely changed.
+        let changes_max = if machine.journal.is_some() { 6 } else { 25 };
+        for file in machine.files() {
+            if rng.u64() % 4 > 0 {
+                file.lose_power_after(rng.u64() % changes_max);
+            }
         }
         let mut acknowledged = Vec::new();
         match work(&mut store, &mut rng, &mut history, &mut acknowledged) {
-            Err(StoreError::Failed { .. }) if machine.file.is_dead() => (),
+            Err(StoreError::Failed { .. }) if machine.is_dead() => (),
             outcome => outcome.map_err(|error| format!("{context}: {error}"))?,
         }
         if rng.u64().is_multiple_of(3) && store.failure().is_none() {
             store.idle_trim();
             (0..rng.u64() % 60).for_each(|_| drop(drain(&mut store, &mut acknowledged)));
         }
-        in_the_act += usize::from(machine.file.is_dead());
+        in_the_act += usize::from(machine.is_dead());
         machine.crash();
         drop(store);
         let last = acknowledged.last().map_or(history.first, |token| token.token.0);
@@ -187,10 +225,25 @@ fn every_crash_of_the_database_keeps_what_was_acknowledged() {
     assert!(in_the_act > crashes / 4, "of {crashes} crashes {in_the_act} were in a call of the database");
 }
 
+/// Device, journal and tree lose power each when it likes, in the making of the journal, too.
+#[test]
+fn every_crash_of_a_database_with_a_journal_keeps_what_was_acknowledged() {
+    let mut in_the_act = 0;
+    for seed in seeds() {
+        in_the_act += run_on(seed, Machine::journaled(seed)).unwrap_or_else(|error| panic!("{error}"));
+    }
+    let crashes = usize::try_from((seeds().end - seeds().start) * PER_SEED).unwrap_or(0);
+    assert!(in_the_act > crashes / 4, "of {crashes} crashes {in_the_act} were in a call of the database");
+}
+
 /// The same with a mistake built in must fail, by what a restart shows: else it proves nothing.
 fn finds(syncs: Syncs) -> bool {
+    finds_in(move |seed| run(seed, syncs))
+}
+
+fn finds_in(run: impl Fn(u64) -> Result<usize, String> + std::panic::RefUnwindSafe) -> bool {
     (0..20).any(|seed| {
-        let found = match std::panic::catch_unwind(move || run(seed, syncs)) {
+        let found = match std::panic::catch_unwind(|| run(seed)) {
             Ok(outcome) => outcome.err(),
             Err(panic) => panic.downcast_ref::<String>().cloned(),
         };
@@ -206,6 +259,19 @@ fn a_database_that_does_not_sync_is_found() {
 #[test]
 fn a_database_that_syncs_once_where_it_should_twice_is_found() {
     assert!(finds(Syncs::EverySecond));
+}
+
+#[test]
+fn a_journal_or_a_tree_below_one_that_does_not_sync_is_found() {
+    for is_journal in [true, false] {
+        let with_a_mistake = |seed| {
+            let machine = Machine::journaled(seed);
+            let wrong = if is_journal { machine.journal.as_ref() } else { Some(&machine.file) };
+            wrong.iter().for_each(|file| file.set_syncs(Syncs::Skipped));
+            run_on(seed, machine)
+        };
+        assert!(finds_in(with_a_mistake), "{is_journal}");
+    }
 }
 
 fn remove(nth: u64) -> Transaction {
