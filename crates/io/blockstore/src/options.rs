@@ -204,6 +204,9 @@ impl Options {
         self
     }
 
+    /// Bytes of each half of a journal at most, whatever the memory.
+    pub const JOURNAL_HALF_BYTES_MAX: u64 = JOURNAL_HALF_BYTES_MAX as u64;
+
     /// Bytes of each half of the journal of a store on a device of `device_bytes`: of a small one a small part.
     #[must_use]
     pub fn journal_half_bytes(&self, device_bytes: u64) -> u64 {

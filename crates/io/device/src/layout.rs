@@ -1,8 +1,8 @@
 //! How a new device is divided.
 //!
 //! ```text
-//!  0        1 MiB                                                                    last block
-//!  | label  | metadata, unless it has a device of its own | store | (less than a block) | label |
+//!  0        1 MiB                                                                                    last block
+//!  | label  | journal of the metadata | metadata, unless it has a device of its own | store | (less than a block) | label |
 //! ```
 //!
 //! How much metadata may need: an object has a record, a name, its PG's entries and 8 bytes for each block of 4 KiB, about 600 bytes and
@@ -19,7 +19,8 @@
 //! 1,085 bytes each, and 662 when compacted.
 //!
 //! So [`metadata_share`] gives it 2 %, but at least 1 GiB, or an eighth of a device so small that this would be more: a checkpoint's batch has
-//! to fit beside what is there. For stores of small objects or large omaps there is `--meta-size`, and a device of its own.
+//! to fit beside what is there. For stores of small objects or large omaps there is `--meta-size`, and a device of its own. The journal before
+//! the metadata is on the device that they are on, as large as any memory target wants it, but of a small device a small part.
 
 use crate::label::{LABEL_BYTES, Region, RegionKind};
 
@@ -37,6 +38,9 @@ const METADATA_DIVISOR: u64 = 50;
 const METADATA_BYTES_USUAL: u64 = 1 << 30;
 /// Metadata is at most one part of so many of a small device, unless somebody asks for more; and never more than half of one.
 const SMALL_DIVISOR: u64 = 8;
+
+/// The journal of the metadata is at most one part of so many of a device.
+const JOURNAL_DIVISOR: u64 = 32;
 
 /// A device cannot be divided.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -68,11 +72,23 @@ pub fn metadata_share(device_bytes: u64) -> u64 {
     (device_bytes / METADATA_DIVISOR).max(usual).max(METADATA_BYTES_MIN).next_multiple_of(ALIGNMENT)
 }
 
-/// Divides a device for data. `metadata` says whether metadata are on it, and how many bytes if somebody asks for a number.
+/// The journal of the metadata at the front of a device that these are on; none on one that is too small for it.
+fn journal_region(device_bytes: u64, journal_bytes: u64) -> Option<Region> {
+    let length = journal_bytes.next_multiple_of(ALIGNMENT).min(device_bytes / JOURNAL_DIVISOR);
+    let length = length - length % ALIGNMENT;
+    (length > 0).then_some(Region { kind: RegionKind::Journal, offset: ALIGNMENT, length })
+}
+
+/// Divides a device for data. `metadata` says whether metadata are on it, and how many bytes if somebody asks for a number; their journal
+/// has so many bytes at most.
 ///
 /// # Errors
 /// [`LayoutError`].
-pub fn data_regions(device_bytes: u64, metadata: Option<Option<u64>>) -> Result<Vec<Region>, LayoutError> {
+pub fn data_regions(
+    device_bytes: u64,
+    metadata: Option<Option<u64>>,
+    journal_bytes: u64,
+) -> Result<Vec<Region>, LayoutError> {
     check(device_bytes, DATA_BYTES_MIN)?;
     let max_bytes = device_bytes / 2;
     let length = match metadata {
@@ -83,20 +99,34 @@ pub fn data_regions(device_bytes: u64, metadata: Option<Option<u64>>) -> Result<
         Some(None) => Some(metadata_share(device_bytes)),
         None => None,
     };
-    let metadata = length.map(|length| Region { kind: RegionKind::Metadata, offset: ALIGNMENT, length });
-    let offset = ALIGNMENT + length.unwrap_or(0);
+    let journal = length.and_then(|_| journal_region(device_bytes, journal_bytes));
+    let mut offset = ALIGNMENT + journal.map_or(0, |journal| journal.length);
+    let metadata = length.map(|length| Region { kind: RegionKind::Metadata, offset, length });
+    offset += length.unwrap_or(0);
     let store = Region { kind: RegionKind::Store, offset, length: end(device_bytes) - offset };
-    Ok(metadata.into_iter().chain([store]).collect())
+    Ok(journal.into_iter().chain(metadata).chain([store]).collect())
 }
 
-/// A device that is all of one kind; at most so many bytes of it.
+/// Divides a device for metadata alone, whose journal has so many bytes at most.
 ///
 /// # Errors
 /// [`LayoutError::TooSmall`].
-pub fn single_region(device_bytes: u64, kind: RegionKind, bytes_max: u64) -> Result<Region, LayoutError> {
-    check(device_bytes, if kind == RegionKind::Log { LOG_BYTES_MIN } else { METADATA_BYTES_MIN })?;
+pub fn metadata_regions(device_bytes: u64, journal_bytes: u64) -> Result<Vec<Region>, LayoutError> {
+    check(device_bytes, METADATA_BYTES_MIN)?;
+    let journal = journal_region(device_bytes, journal_bytes);
+    let offset = ALIGNMENT + journal.map_or(0, |journal| journal.length);
+    let metadata = Region { kind: RegionKind::Metadata, offset, length: end(device_bytes) - offset };
+    Ok(journal.into_iter().chain([metadata]).collect())
+}
+
+/// The region of a device for the log alone: at most so many bytes of it.
+///
+/// # Errors
+/// [`LayoutError::TooSmall`].
+pub fn log_region(device_bytes: u64, bytes_max: u64) -> Result<Region, LayoutError> {
+    check(device_bytes, LOG_BYTES_MIN)?;
     let length = (end(device_bytes) - ALIGNMENT).min(bytes_max);
-    Ok(Region { kind, offset: ALIGNMENT, length: length - length % LABEL_BYTES })
+    Ok(Region { kind: RegionKind::Log, offset: ALIGNMENT, length: length - length % LABEL_BYTES })
 }
 
 fn check(size_bytes: u64, min_bytes: u64) -> Result<(), LayoutError> {
@@ -113,6 +143,7 @@ mod tests {
     use super::*;
 
     const GIB: u64 = 1 << 30;
+    const JOURNAL_BYTES: u64 = 257 << 20;
 
     #[test]
     fn metadata_have_two_percent_and_something_on_small_devices() {
@@ -126,30 +157,42 @@ mod tests {
 
     #[test]
     fn regions_lie_behind_each_other_and_before_the_last_label() {
-        for device_bytes in [GIB, GIB + 4096, 3 * GIB - 4096, 16_000_000_000_000 / 4096 * 4096] {
-            let [metadata, store] = data_regions(device_bytes, Some(None)).expect("room")[..] else {
-                panic!("two regions")
-            };
-            assert_eq!((metadata.offset, metadata.length), (ALIGNMENT, metadata_share(device_bytes)));
+        for (device_bytes, journal_bytes) in [
+            (GIB, 32 << 20),
+            (GIB + 4096, 32 << 20),
+            (3 * GIB - 4096, 95 << 20),
+            (16_000_000_000_000 / 4096 * 4096, JOURNAL_BYTES),
+        ] {
+            let regions = data_regions(device_bytes, Some(None), JOURNAL_BYTES - 4096).expect("room");
+            let [journal, metadata, store] = regions[..] else { panic!("three regions") };
+            assert_eq!((journal.offset, journal.length), (ALIGNMENT, journal_bytes));
+            assert_eq!(metadata.offset, journal.offset + journal.length);
+            assert_eq!(metadata.length, metadata_share(device_bytes));
             assert_eq!(store.offset, metadata.offset + metadata.length);
             assert_eq!(store.offset + store.length, device_bytes - LABEL_BYTES);
         }
-        let alone = data_regions(GIB, None).expect("room");
+        let alone = data_regions(GIB, None, JOURNAL_BYTES).expect("room");
         assert!(matches!(alone[..], [Region { kind: RegionKind::Store, offset: ALIGNMENT, .. }]));
-        let log = single_region(GIB, RegionKind::Log, 64 << 20).expect("room");
+        let [journal, metadata] = metadata_regions(GIB, JOURNAL_BYTES).expect("room")[..] else {
+            panic!("two regions")
+        };
+        assert_eq!((journal.length, metadata.offset), (32 << 20, 33 << 20));
+        assert_eq!(metadata.offset + metadata.length, GIB - LABEL_BYTES);
+        let log = log_region(GIB, 64 << 20).expect("room");
         assert_eq!((log.offset, log.length), (ALIGNMENT, 64 << 20), "no more than a log needs");
-        let log = single_region(GIB, RegionKind::Log, (64 << 20) + 4095).expect("room");
+        let log = log_region(GIB, (64 << 20) + 4095).expect("room");
         assert_eq!(log.length, 64 << 20, "whole blocks");
     }
 
     #[test]
     fn what_is_too_small_is_refused() {
-        assert!(data_regions(GIB - 4096, None).is_err());
-        assert!(single_region(1 << 20, RegionKind::Log, u64::MAX).is_err());
-        assert!(single_region(LOG_BYTES_MIN, RegionKind::Metadata, u64::MAX).is_err());
-        let asked = data_regions(GIB, Some(Some(600 << 20)));
+        let regions = |device_bytes, metadata| data_regions(device_bytes, metadata, JOURNAL_BYTES);
+        assert!(regions(GIB - 4096, None).is_err());
+        assert!(log_region(1 << 20, u64::MAX).is_err());
+        assert!(metadata_regions(LOG_BYTES_MIN, JOURNAL_BYTES).is_err());
+        let asked = regions(GIB, Some(Some(600 << 20)));
         assert_eq!(asked, Err(LayoutError::Metadata { asked_bytes: 600 << 20, max_bytes: GIB / 2 }));
-        assert!(data_regions(GIB, Some(Some(1 << 20))).is_err());
-        assert!(data_regions(GIB, Some(Some(200 << 20))).is_ok());
+        assert!(regions(GIB, Some(Some(1 << 20))).is_err());
+        assert!(regions(GIB, Some(Some(200 << 20))).is_ok());
     }
 }

@@ -27,8 +27,8 @@ pub use label::{
     write_label,
 };
 pub use layout::{
-    DATA_BYTES_MIN, LOG_BYTES_MIN, LayoutError, METADATA_BYTES_MIN, data_regions, metadata_share,
-    single_region,
+    DATA_BYTES_MIN, LOG_BYTES_MIN, LayoutError, METADATA_BYTES_MIN, data_regions, log_region,
+    metadata_regions, metadata_share,
 };
 pub use name::stable_name;
 pub use usage::{System, usage};

@@ -71,6 +71,10 @@ pub(crate) fn examine(target: &Target, deep: bool) -> Result<Findings> {
     superblocks(stopped.disk.as_mut(), &mut findings);
     let device = target.device_facts();
     findings.fact("device_when_last_opened", json!(device));
+    if let Ok((tree, journal)) = stopped.metadata.used_bytes() {
+        findings.fact("metadata_bytes", tree.into());
+        findings.fact("metadata_journal_bytes", journal.into());
+    }
     let kv = match target.metadata(&stopped) {
         Ok(kv) => kv,
         Err(error) => {

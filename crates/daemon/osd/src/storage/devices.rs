@@ -2,16 +2,18 @@
 
 use super::metadata::MetadataPlace;
 use super::parts::{DeviceLabel, Parts};
-use super::{BLOCK_FILE, JOURNAL_FILE, LOG_FILE, META_FILE, StorageError, file_error, make_store, remove};
+use super::{
+    BLOCK_FILE, JOURNAL_FILE, LOG_FILE, META_FILE, StorageError, file_error, make_journal, make_store, remove,
+};
 use nacre_blockstore::{Options, SplitDisk};
 use nacre_device::{
     Claimed, Found, Label, LabelError, LayoutError, Owner, Region, RegionKind, Role, System, claim,
-    data_regions, erase, foreign, read_label, single_region, write_label,
+    data_regions, erase, foreign, log_region, metadata_regions, read_label, write_label,
 };
 use nacre_env::File;
 use nacre_env::disk::{Disk, Window, blocking};
 use nacre_env::real::{DeviceView, DriverChoice, HeldDevice, RealDisk, private};
-use nacre_kv::{KvError, KvOptions, RedbKv, RegionFile, RegionPlace};
+use nacre_kv::{DevicePart, KvError, KvOptions, RegionFile, RegionPlace, journal_file_bytes};
 use nacre_types::{OsdId, Uuid};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -78,7 +80,8 @@ pub fn mkfs_on_devices(folder: &Path, owner: Owner, devices: &Devices) -> Result
     let Plan { data, log, metadata } = Plan::new(owner, devices)?;
     let store_bytes = region_of(&data.label, RegionKind::Store, &data.claimed.name)?.length;
     private::make_folder(folder).map_err(file_error(folder))?;
-    let mut kv = new_metadata(metadata.as_ref().unwrap_or(&data))?;
+    let place = new_metadata(metadata.as_ref().unwrap_or(&data))?;
+    let mut kv = place.open_tree(KvOptions::default())?;
     let mut labels = vec![data.to_be_labelled(BLOCK_FILE)];
     labels.extend(log.as_ref().map(|log| log.to_be_labelled(LOG_FILE)));
     labels.extend(metadata.as_ref().map(|metadata| metadata.to_be_labelled(META_DEVICE)));
@@ -86,6 +89,7 @@ pub fn mkfs_on_devices(folder: &Path, owner: Owner, devices: &Devices) -> Result
     let log = log.map(|log| new_disk(log, RegionKind::Log)).transpose()?;
     make_store(folder, Box::new(data), log.map(|log| Box::new(log) as Box<dyn Disk>), &mut kv, owner.store)?;
     drop(kv);
+    make_journal(&place, store_bytes)?;
     for name in [BLOCK_FILE, LOG_FILE, META_DEVICE, META_FILE, JOURNAL_FILE] {
         remove(&folder.join(name))?;
     }
@@ -115,16 +119,20 @@ impl Plan {
         let log = devices.log.as_ref().map(claim).transpose()?;
         let metadata = devices.metadata.as_ref().map(claim).transpose()?;
         let on_data = metadata.is_none().then_some(devices.metadata_bytes);
-        let regions = data_regions(data.held.size_bytes(), on_data).map_err(layout_error(&data))?;
+        let journal_bytes = journal_file_bytes(Options::JOURNAL_HALF_BYTES_MAX);
+        let regions = data_regions(data.held.size_bytes(), on_data, journal_bytes);
+        let regions = regions.map_err(layout_error(&data))?;
         let store_bytes = regions.last().map_or(0, |store| store.length);
         let log_bytes_max = SplitDisk::HEAD_BYTES + Options::default().wal_bytes(store_bytes);
-        let single = |claimed: Claimed, role, kind, bytes_max| {
-            let region = single_region(claimed.held.size_bytes(), kind, bytes_max);
-            let region = region.map_err(layout_error(&claimed))?;
-            Part::new(claimed, role, owner, vec![region])
-        };
-        let log = log.map(|log| single(log, Role::Log, RegionKind::Log, log_bytes_max));
-        let metadata = metadata.map(|one| single(one, Role::Metadata, RegionKind::Metadata, u64::MAX));
+        let log = log.map(|log| {
+            let region = log_region(log.held.size_bytes(), log_bytes_max).map_err(layout_error(&log))?;
+            Part::new(log, Role::Log, owner, vec![region])
+        });
+        let metadata = metadata.map(|metadata| {
+            let regions = metadata_regions(metadata.held.size_bytes(), journal_bytes);
+            let regions = regions.map_err(layout_error(&metadata))?;
+            Part::new(metadata, Role::Metadata, owner, regions)
+        });
         let data = Part::new(data, Role::Data, owner, regions)?;
         Ok(Self { data, log: log.transpose()?, metadata: metadata.transpose()? })
     }
@@ -159,14 +167,24 @@ fn place_of(label: &Label, link: &Path) -> Result<RegionPlace, StorageError> {
     Ok(RegionPlace { offset, length, owner: label.owner.store.0 })
 }
 
-fn new_metadata(part: &Part) -> Result<RedbKv, StorageError> {
+/// The journal's region and its length, if a device has one.
+fn journal_of(label: &Label, view: &Arc<DeviceView>) -> Option<(Arc<DevicePart>, u64)> {
+    let Region { offset, length, .. } = label.region(RegionKind::Journal)?;
+    Some((Arc::new(DevicePart::new(Arc::clone(view) as Arc<dyn File>, offset, length)), length))
+}
+
+/// An empty region for the metadata, and one in which no journal is.
+fn new_metadata(part: &Part) -> Result<MetadataPlace, StorageError> {
     let path = &part.claimed.name;
     let place = place_of(&part.label, path)?;
     let device = Arc::clone(&part.view) as Arc<dyn File>;
-    let file = Arc::new(RegionFile::create(device, place).map_err(file_error(path))?);
-    let open = move || Ok(Arc::clone(&file) as Arc<dyn File>);
-    RedbKv::open_on(open, KvOptions::default())
-        .map_err(|source| StorageError::Meta { path: path.clone(), source })
+    let tree = Arc::new(RegionFile::create(device, place).map_err(file_error(path))?);
+    let journal = journal_of(&part.label, &part.view);
+    if let Some((part, _)) = &journal {
+        let heads_bytes = usize::try_from(journal_file_bytes(0)).unwrap_or(0);
+        part.write(0, &vec![0; heads_bytes]).and_then(|()| part.sync()).map_err(file_error(path))?;
+    }
+    Ok(MetadataPlace::Regions { device: path.clone(), tree, journal })
 }
 
 /// The region of a kind as a disk, trimmed where it is flash, which need not keep what was there.
@@ -281,7 +299,8 @@ fn metadata_place(linked: &Linked) -> Result<MetadataPlace, StorageError> {
     let place = place_of(&linked.found.label, &device)?;
     let file = RegionFile::open(Arc::clone(&linked.view) as Arc<dyn File>, place)
         .map_err(|error| StorageError::Meta { path: device.clone(), source: of_region(error) })?;
-    Ok(MetadataPlace::Regions { device, tree: Arc::new(file), journal: None })
+    let journal = journal_of(&linked.found.label, &linked.view);
+    Ok(MetadataPlace::Regions { device, tree: Arc::new(file), journal })
 }
 
 fn of_region(error: std::io::Error) -> KvError {

@@ -117,7 +117,8 @@ impl MetadataPlace {
         }
     }
 
-    fn open_tree(&self, options: KvOptions) -> Result<RedbKv, StorageError> {
+    /// Opens the tree as if it were all: for a new store, whose journal comes later.
+    pub(super) fn open_tree(&self, options: KvOptions) -> Result<RedbKv, StorageError> {
         let opened = match self {
             Self::Files { tree, .. } => RedbKv::open_with(tree, options),
             Self::Regions { tree, .. } => {
@@ -152,6 +153,7 @@ impl MetadataPlace {
     fn bounded(&self, half_bytes: u64) -> u64 {
         match self {
             Self::Regions { journal: Some((_, length)), .. } => {
+                // Heads and a little over.
                 half_bytes.min(length.saturating_sub(journal_file_bytes(0)) / 2)
             }
             _ => half_bytes,

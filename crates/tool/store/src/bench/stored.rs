@@ -6,7 +6,7 @@ use anyhow::{Context, Result, bail};
 use nacre_blockstore::{BlockStore, Options};
 use nacre_buf::{ByteStr, Bytes};
 use nacre_env::{Disk, RealClock};
-use nacre_kv::RedbKv;
+use nacre_kv::{JournalOptions, JournaledKv, RedbKv};
 use nacre_store::{Completion, ObjectStore};
 use nacre_txn::{FetchFrom, ObjectView, Op, ReadError, StoreToken, Transaction};
 use nacre_types::{Eversion, HObject, PgId, SpgId};
@@ -36,9 +36,14 @@ pub(crate) struct Stored {
 impl Stored {
     /// Makes the store and fills half of it with objects.
     pub(crate) fn new(mut disk: Box<dyn Disk>, meta: &Path, clock: RealClock) -> Result<Self> {
-        let mut kv = RedbKv::open(meta)?;
+        let mut tree = RedbKv::open(meta)?;
         let bytes = disk.info().size_bytes;
-        BlockStore::mkfs(disk.as_mut(), &mut kv, [1; 16], &Options::default())?;
+        BlockStore::mkfs(disk.as_mut(), &mut tree, [1; 16], &Options::default())?;
+        let (id, mark) = nacre_blockstore::journal_mark(&tree)?.context("a new store may have a journal")?;
+        let half_bytes = Options::default().journal_half_bytes(bytes);
+        let journal = nacre_kv::create_file(&meta.with_extension("journal"))?;
+        let made = JournaledKv::make(tree, journal, JournalOptions { id, half_bytes, mark });
+        let kv = made.map_err(|(_, error)| error)?;
         let report =
             nacre_blockstore::probe(disk.as_mut(), &clock)?.context("a new store has two superblocks")?;
         // Reads are to come from the device: what is in memory is no measure of it.

@@ -82,6 +82,58 @@ fn all_commands_work_on_devices() {
     assert!(refusal(make(&one, owner(5, 5), &alone(data))).contains("in use by another process"));
 }
 
+fn read(path: &Path, offset: u64, bytes: usize) -> Vec<u8> {
+    let mut content = vec![0; bytes];
+    std::fs::File::open(path).and_then(|file| file.read_exact_at(&mut content, offset)).expect("a device");
+    content
+}
+
+#[test]
+fn the_journal_has_a_region_and_the_label_is_one_that_programs_of_before_refuse() {
+    let (disks, one, three) = (Folder::empty("disks"), Folder::empty("one"), Folder::empty("three"));
+    let data = device(&disks, "one", DATA_BYTES);
+    // What was there before is no journal.
+    for offset in [1 << 20, (1 << 20) + 4096] {
+        spoil(&data, offset);
+    }
+    make(&one, owner(1, 1), &Devices { force: true, ..alone(data.clone()) }).expect("an empty device");
+    let devices = Devices {
+        log: Some(device(&disks, "log", LOG_BYTES)),
+        metadata: Some(device(&disks, "meta", META_BYTES)),
+        ..alone(device(&disks, "data", DATA_BYTES))
+    };
+    make(&three, owner(3, 3), &devices).expect("empty devices");
+    let (Some(log), Some(metadata)) = (&devices.log, &devices.metadata) else { panic!("both were given") };
+    for (path, bytes, version) in [
+        (&data, DATA_BYTES, 2),
+        (metadata, META_BYTES, 2),
+        (log, LOG_BYTES, 1),
+        (&devices.data, DATA_BYTES, 1),
+    ] {
+        let label = storage::label_of(path).expect("a label");
+        let journal = label.region(nacre_device::RegionKind::Journal);
+        assert_eq!(journal.map(|region| region.length), (version == 2).then_some(bytes / 32), "{label}");
+        for offset in [8, bytes - 4096 + 8] {
+            assert_eq!(read(path, offset, 4), [version, 0, 0, 0], "{label}");
+        }
+    }
+    fill(&one);
+    is_sound(&one);
+    assert!(read(&data, 1 << 20, 8192).windows(8).any(|bytes| bytes == b"nacrekvJ"));
+    let head = read(&data, 1 << 20, 8192);
+    for offset in [(1 << 20) + 16, (1 << 20) + 4096 + 16] {
+        spoil(&data, offset);
+    }
+    let findings = check::examine(&one.target(), true).expect("can be looked at");
+    let said = findings.problems[0]["what"].as_str().expect("a text").to_owned();
+    assert!(said.contains("both heads of the metadata's journal are damaged"), "{said}");
+    let file = std::fs::OpenOptions::new().write(true).open(&data).expect("a device");
+    file.write_all_at(&head, 1 << 20).expect("within the device");
+    is_sound(&one);
+    storage::wipe(&data, 1).expect("it is that OSD's");
+    assert!(read(&data, 1 << 20, 8192).iter().all(|byte| *byte == 0));
+}
+
 #[test]
 fn a_damaged_label_is_written_again_and_two_are_an_error() {
     let (disks, folder) = (Folder::empty("disks"), Folder::empty("labels"));

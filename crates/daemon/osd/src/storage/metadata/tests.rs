@@ -184,3 +184,34 @@ fn a_compaction_empties_the_journal() {
     drop(tree);
     assert_eq!(keys(opened(&folder.place, None).kv.as_ref()), ["a", "s"]);
 }
+
+#[test]
+fn a_device_without_a_region_for_it_goes_on_without_a_journal_and_one_with_gets_it() {
+    const MIB: u64 = 1 << 20;
+    let folder = store(true, in_one_folder);
+    let state = opened(&folder.place, None).kv.get(b"s").expect("healthy").expect("a store");
+    let device = folder.path.join("device");
+    let file = nacre_kv::create_file(&device).expect("a writable folder");
+    file.set_length(80 * MIB).expect("room");
+    let region = nacre_kv::RegionPlace { offset: 2 * MIB, length: 70 * MIB, owner: [5; 16] };
+    let tree = Arc::new(RegionFile::create(Arc::clone(&file), region).expect("room"));
+    let place = |journal| MetadataPlace::Regions { device: device.clone(), tree: Arc::clone(&tree), journal };
+    let mut batch = KvBatch::default();
+    batch.put("s", state);
+    opened(&place(None), None).kv.commit(&batch, Durability::Durable).expect("healthy");
+    let mut metadata = opened(&place(None), Some(HALF_BYTES));
+    put(metadata.kv.as_mut(), "a");
+    assert_eq!((metadata.half_bytes, metadata.kv.wake_fds().len()), (0, 1));
+    drop(metadata);
+    let part = Arc::new(DevicePart::new(Arc::clone(&file), MIB, 256 << 10));
+    let place_with = place(Some((part, 256 << 10)));
+    let mut metadata = opened(&place_with, Some(MIB));
+    assert_eq!(metadata.half_bytes, 108 << 10, "no more than the region has");
+    put(metadata.kv.as_mut(), "b");
+    drop(metadata);
+    let said = refusal(&place(None));
+    assert!(said.contains("no region for the Journal"), "{said}");
+    assert_eq!(keys(opened(&place_with, None).kv.as_ref()), ["a", "b", "s"]);
+    place_with.compact().expect("healthy");
+    assert_eq!(keys(opened(&place_with, None).kv.as_ref()), ["a", "b", "s"]);
+}
