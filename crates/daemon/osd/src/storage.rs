@@ -385,8 +385,8 @@ pub(crate) fn open(config: &StoreConfig, net: &RealNet) -> Result<Box<dyn Object
     let refused = parts.data.disk().ring_refused().map(str::to_owned);
     let options = examine(&mut parts, folder, Options::for_memory(memory_bytes))?;
     let Parts { data, log, metadata, .. } = parts;
+    let half_bytes = options.journal_half_bytes(data.info().size_bytes);
     let disk = join(data, log, folder)?;
-    let half_bytes = options.journal_half_bytes(disk.info().size_bytes);
     let opened = metadata.open_with(metadata.options(options.kv_cache_bytes), Some(half_bytes))?;
     let options = options.with_journal(usize::try_from(opened.half_bytes).unwrap_or(usize::MAX));
     let meta = metadata.path();

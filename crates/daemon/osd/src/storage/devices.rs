@@ -181,8 +181,8 @@ fn new_metadata(part: &Part) -> Result<MetadataPlace, StorageError> {
     let tree = Arc::new(RegionFile::create(device, place).map_err(file_error(path))?);
     let journal = journal_of(&part.label, &part.view);
     if let Some((part, _)) = &journal {
-        let heads_bytes = usize::try_from(journal_file_bytes(0)).unwrap_or(0);
-        part.write(0, &vec![0; heads_bytes]).and_then(|()| part.sync()).map_err(file_error(path))?;
+        let smallest_bytes = usize::try_from(journal_file_bytes(0)).unwrap_or(0);
+        part.write(0, &vec![0; smallest_bytes]).and_then(|()| part.sync()).map_err(file_error(path))?;
     }
     Ok(MetadataPlace::Regions { device: path.clone(), tree, journal })
 }

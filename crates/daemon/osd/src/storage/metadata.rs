@@ -8,13 +8,15 @@ use nacre_device::RegionKind;
 use nacre_env::{File, FileRoom};
 use nacre_kv::{
     DevicePart, JournalOptions, JournaledKv, KvError, KvOptions, KvStore, RedbKv, RegionFile, has_journal,
-    journal_file_bytes,
+    journal_half_bytes,
 };
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// A region keeps at most one part of so many as its reserve.
 const REGION_RESERVE_DIVISOR: u64 = 8;
+/// A new journal takes one part of so many of what its file system has free at most: the tree is to grow there.
+const FREE_DIVISOR: u64 = 8;
 
 /// Where the metadata of a store are.
 #[derive(Debug, Clone)]
@@ -145,18 +147,21 @@ impl MetadataPlace {
                 return Err(StorageError::NoRegion { path: device.clone(), kind: RegionKind::Journal });
             }
         };
-        let half_bytes = half_bytes.map(|bytes| self.bounded(bytes));
+        let half_bytes = half_bytes.map(|bytes| self.bounded(bytes, &tree));
         JournaledKv::open(tree, file, half_bytes).map_err(self.journal_failed())
     }
 
-    /// What halves of so many bytes may have where they are to be.
-    fn bounded(&self, half_bytes: u64) -> u64 {
+    /// What halves of so many bytes may have where they are to be, or are.
+    fn bounded(&self, half_bytes: u64, tree: &RedbKv) -> u64 {
         match self {
-            Self::Regions { journal: Some((_, length)), .. } => {
-                // Heads and a little over.
-                half_bytes.min(length.saturating_sub(journal_file_bytes(0)) / 2)
+            Self::Regions { journal, .. } => {
+                half_bytes.min(journal.as_ref().map_or(0, |(_, length)| journal_half_bytes(*length)))
             }
-            _ => half_bytes,
+            Self::Files { journal, .. } => {
+                let has = std::fs::metadata(journal).map_or(0, |file| journal_half_bytes(file.len()));
+                let free = tree.room().map_or(u64::MAX, |room| room.available_bytes);
+                half_bytes.min(has.max(free / FREE_DIVISOR / 2))
+            }
         }
     }
 
@@ -171,7 +176,7 @@ impl MetadataPlace {
         let (Some((id, mark)), Some(file)) = (mark, self.new_journal_file()?) else {
             return Ok((Box::new(tree), 0));
         };
-        let options = JournalOptions { id, half_bytes: self.bounded(half_bytes), mark };
+        let options = JournalOptions { id, half_bytes: self.bounded(half_bytes, &tree), mark };
         match JournaledKv::make(tree, file, options) {
             Ok(kv) => {
                 let half_bytes = kv.half_bytes();

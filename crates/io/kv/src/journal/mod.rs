@@ -85,6 +85,12 @@ pub fn journal_file_bytes(half_bytes: u64) -> u64 {
     log::length_of(log::sized(half_bytes))
 }
 
+/// Bytes of a half of the longest journal that a file of so many bytes has room for.
+#[must_use]
+pub fn journal_half_bytes(file_bytes: u64) -> u64 {
+    file_bytes.saturating_sub(log::length_of(0)) / 2
+}
+
 /// What a job of the thread is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::storage::{DeviceDirs, mkfs};
-use nacre_kv::{Durability, KvBatch};
+use nacre_kv::{Durability, KvBatch, journal_file_bytes};
 use nacre_types::Uuid;
 use std::os::unix::fs::PermissionsExt;
 use tempfile::TempDir;
@@ -206,7 +206,7 @@ fn a_device_without_a_region_for_it_goes_on_without_a_journal_and_one_with_gets_
     let part = Arc::new(DevicePart::new(Arc::clone(&file), MIB, 256 << 10));
     let place_with = place(Some((part, 256 << 10)));
     let mut metadata = opened(&place_with, Some(MIB));
-    assert_eq!(metadata.half_bytes, 108 << 10, "no more than the region has");
+    assert_eq!(metadata.half_bytes, 124 << 10, "no more than the region has");
     put(metadata.kv.as_mut(), "b");
     drop(metadata);
     let said = refusal(&place(None));
