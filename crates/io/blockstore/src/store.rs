@@ -398,12 +398,16 @@ impl ObjectStore for BlockStore {
         if self.failed.is_none() && (self.checkpoint.is_some() || !is_tidy) {
             return true;
         }
-        if self.failed.is_none()
-            && let Err(error) = self.table.kv.idle_trim()
-        {
-            self.fail(format!("metadata cannot be opened again: {error}"));
+        if self.failed.is_some() {
+            return false;
         }
-        false
+        match self.table.kv.idle_trim() {
+            Ok(is_left) => is_left,
+            Err(error) => {
+                self.fail(format!("metadata cannot be opened again: {error}"));
+                false
+            }
+        }
     }
 
     fn collections(&self) -> Vec<SpgId> {

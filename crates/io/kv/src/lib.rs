@@ -217,13 +217,13 @@ pub trait KvStore {
         0
     }
 
-    /// Gives memory back that holds parts of the file. Waits for what is under way, and for the device: for times in which
-    /// nobody asks for anything.
+    /// Gives memory back that holds parts of the file, for times in which nobody asks for anything. May wait for the device, but for what
+    /// takes long it does not: it begins with that, and is true while it is to be called again later.
     ///
     /// # Errors
     /// [`KvError`]; the store cannot be read or changed any more then.
-    fn idle_trim(&mut self) -> Result<(), KvError> {
-        Ok(())
+    fn idle_trim(&mut self) -> Result<bool, KvError> {
+        Ok(false)
     }
 
     /// All pairs whose key begins with `prefix`.

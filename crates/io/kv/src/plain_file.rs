@@ -23,7 +23,8 @@ pub fn open_file(path: &Path) -> Result<Arc<dyn File>, KvError> {
 /// As [`open_file`].
 pub fn create_file(path: &Path) -> Result<Arc<dyn File>, KvError> {
     let file = RealFile::open(path)?;
-    // The folder of what a link leads to.
+    // Of the link, which may be new, and of what it leads to.
+    sync_parent(path)?;
     sync_parent(&path.canonicalize()?)?;
     Ok(Arc::new(file))
 }

@@ -446,16 +446,16 @@ impl KvStore for RedbKv {
     }
 
     /// Opens the file anew: redb gives no page back otherwise, not even those that later commits replaced.
-    fn idle_trim(&mut self) -> Result<(), KvError> {
+    fn idle_trim(&mut self) -> Result<bool, KvError> {
         if self.cached_bytes() < REST_BYTES_MIN || Arc::strong_count(&self.readers) > 1 {
-            return Ok(());
+            return Ok(false);
         }
         self.background.settle();
         self.snapshot.take();
         let outcome = self.core.reopen();
         // Most pages came from that thread's heap, to which free memory returns only when it asks for some, or ends.
         self.background.end_thread();
-        outcome
+        outcome.map(|()| false)
     }
 }
 

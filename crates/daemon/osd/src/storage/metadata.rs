@@ -15,6 +15,10 @@ use std::sync::Arc;
 
 /// A region keeps at most one part of so many as its reserve.
 const REGION_RESERVE_DIVISOR: u64 = 8;
+/// A journal in a region is at most one part of so many of the tree's region.
+const REGION_DIVISOR: u64 = 32;
+/// Halves of less are of no use, unless they were asked for.
+const HALF_BYTES_MIN: u64 = 512 << 10;
 /// A new journal takes one part of so many of what its file system has free at most: the tree is to grow there.
 const FREE_DIVISOR: u64 = 8;
 
@@ -147,19 +151,28 @@ impl MetadataPlace {
                 return Err(StorageError::NoRegion { path: device.clone(), kind: RegionKind::Journal });
             }
         };
-        let half_bytes = half_bytes.map(|bytes| self.bounded(bytes, &tree));
+        let has = match self {
+            Self::Files { journal, .. } => {
+                std::fs::metadata(journal).map_or(0, |file| journal_half_bytes(file.len()))
+            }
+            Self::Regions { .. } => 0,
+        };
+        let half_bytes = half_bytes.map(|bytes| self.bounded(bytes, has, &tree));
         JournaledKv::open(tree, file, half_bytes).map_err(self.journal_failed())
     }
 
-    /// What halves of so many bytes may have where they are to be, or are.
-    fn bounded(&self, half_bytes: u64, tree: &RedbKv) -> u64 {
+    /// What halves of so many bytes may have where they are to be, or where they `has` so many already. What they hold must have room in the
+    /// tree as well, and the less that is of all its room, the less it matters how much it takes there.
+    fn bounded(&self, half_bytes: u64, has: u64, tree: &RedbKv) -> u64 {
+        let room = tree.room();
         match self {
             Self::Regions { journal, .. } => {
-                half_bytes.min(journal.as_ref().map_or(0, |(_, length)| journal_half_bytes(*length)))
+                let of_region = journal.as_ref().map_or(0, |(_, length)| journal_half_bytes(*length));
+                let of_tree = room.map_or(0, |room| room.total_bytes) / REGION_DIVISOR / 2;
+                half_bytes.min(of_region).min(of_tree)
             }
-            Self::Files { journal, .. } => {
-                let has = std::fs::metadata(journal).map_or(0, |file| journal_half_bytes(file.len()));
-                let free = tree.room().map_or(u64::MAX, |room| room.available_bytes);
+            Self::Files { .. } => {
+                let free = room.map_or(0, |room| room.available_bytes);
                 half_bytes.min(has.max(free / FREE_DIVISOR / 2))
             }
         }
@@ -176,7 +189,12 @@ impl MetadataPlace {
         let (Some((id, mark)), Some(file)) = (mark, self.new_journal_file()?) else {
             return Ok((Box::new(tree), 0));
         };
-        let options = JournalOptions { id, half_bytes: self.bounded(half_bytes, &tree), mark };
+        let bounded = self.bounded(half_bytes, 0, &tree);
+        if bounded < half_bytes.min(HALF_BYTES_MIN) {
+            self.without_journal(bounded);
+            return Ok((Box::new(tree), 0));
+        }
+        let options = JournalOptions { id, half_bytes: bounded, mark };
         match JournaledKv::make(tree, file, options) {
             Ok(kv) => {
                 let half_bytes = kv.half_bytes();
@@ -184,19 +202,23 @@ impl MetadataPlace {
                 Ok((Box::new(kv), half_bytes))
             }
             Err((Some(tree), KvError::Full)) => {
-                tracing::warn!(
-                    path = %self.journal_path().display(),
-                    half_bytes,
-                    "no room for a journal of the metadata, which are slower without it: make room and restart"
-                );
-                if let Self::Files { journal, .. } = self {
-                    // What is left of it is taken for nothing the next time, too.
-                    let _best_effort =
-                        std::fs::remove_file(journal.canonicalize().as_ref().unwrap_or(journal));
-                }
+                self.without_journal(bounded);
                 Ok((Box::new(tree), 0))
             }
             Err((_, error)) => Err(self.journal_failed()(error)),
+        }
+    }
+
+    /// There is no room for a journal with halves of so many bytes.
+    fn without_journal(&self, half_bytes: u64) {
+        tracing::warn!(
+            path = %self.journal_path().display(),
+            half_bytes,
+            "no room for a journal of the metadata, which are slower without it: make room and restart"
+        );
+        if let Self::Files { journal, .. } = self {
+            // What is left of it is taken for nothing the next time, too.
+            let _best_effort = std::fs::remove_file(journal.canonicalize().as_ref().unwrap_or(journal));
         }
     }
 
@@ -238,12 +260,26 @@ impl MetadataPlace {
     /// # Errors
     /// [`StorageError`].
     pub fn compact(&self) -> Result<(), StorageError> {
-        let tree = self.open_tree(KvOptions::default())?;
-        if has_journal(&tree).map_err(self.failed())? {
-            self.open_journal(tree, None)?.merge_all().map_err(self.journal_failed())?;
-        } else {
-            drop(tree);
+        match self.merge_journal() {
+            // Compacting makes room, and is right for a tree whose journal is not merged.
+            Err(StorageError::Meta { source: KvError::Full, .. }) => {
+                self.compact_tree()?;
+                self.merge_journal()?;
+            }
+            merged => merged?,
         }
+        self.compact_tree()
+    }
+
+    fn merge_journal(&self) -> Result<(), StorageError> {
+        let tree = self.open_tree(KvOptions::default())?;
+        if !has_journal(&tree).map_err(self.failed())? {
+            return Ok(());
+        }
+        self.open_journal(tree, None)?.merge_all().map_err(self.journal_failed())
+    }
+
+    fn compact_tree(&self) -> Result<(), StorageError> {
         let done = match self {
             Self::Files { tree, .. } => RedbKv::compact(tree),
             Self::Regions { tree, .. } => {

@@ -117,7 +117,8 @@ impl<S: KvStore> KvStore for JournaledKv<S> {
     /// What the journal holds is to come into the store below, which is not to grow beyond its room by that.
     fn room(&self) -> Option<FileRoom> {
         let room = self.below.room()?;
-        let to_come = self.core.view().content_bytes();
+        // Pages of the tree are two thirds full.
+        let to_come = self.core.view().content_bytes() / 2 * 3;
         let available_bytes = room.available_bytes.saturating_sub(to_come);
         Some(FileRoom { used_bytes: room.used_bytes + to_come, available_bytes, ..room })
     }
@@ -132,15 +133,21 @@ impl<S: KvStore> KvStore for JournaledKv<S> {
         self.below.cached_bytes() + self.journal_bytes()
     }
 
-    fn idle_trim(&mut self) -> Result<(), KvError> {
-        self.settle();
-        self.finish_merge();
-        if self.used_bytes > self.core.half_bytes() / IDLE_DIVISOR {
+    fn idle_trim(&mut self) -> Result<bool, KvError> {
+        self.advance();
+        if self.is_settled()
+            && self.merge.is_none()
+            && self.used_bytes > self.core.half_bytes() / IDLE_DIVISOR
+        {
             self.freeze();
-            self.finish_merge();
+            self.advance();
         }
         if let Some(refusal) = self.refusal() {
             return Err(refusal);
+        }
+        // A merge may take minutes on a spindle.
+        if !self.is_settled() || self.merge.is_some() {
+            return Ok(true);
         }
         self.background.end_thread();
         self.below.idle_trim()

@@ -181,14 +181,14 @@ impl<S: KvStore> JournaledKv<S> {
         let marker = Marker { key: MARKER, id: options.id };
         let made = || {
             match Head::read(file.as_ref())? {
+            Some(head) if head.id != options.id => {
+                Err(KvError::Damaged("the journal of the metadata belongs to another store: move it away, to where it belongs".to_owned()))
+            }
             Some(head) if head.durable_through > 0 || head.merged_through > 0 => Err(KvError::Damaged(
                 "the journal of the metadata has records, and the store is one of before: put the right one back, or make the OSD \
                  anew and let it recover from the others"
                     .to_owned(),
             )),
-            Some(head) if head.id != options.id => {
-                Err(KvError::Damaged("the journal of the metadata belongs to another store".to_owned()))
-            }
             // Anew: it may have another size.
             _ => Log::create(Arc::clone(&file), options.id, options.half_bytes),
         }
@@ -231,6 +231,8 @@ impl<S: KvStore> JournaledKv<S> {
         let mut store = Self::begin(below, log, view, Marker { key: MARKER, id })?;
         if let Some(half_bytes) = half_bytes
             && log::sized(half_bytes) != store.core.half_bytes()
+            // Otherwise it stays as it is, until there is room for what it holds.
+            && store.room().is_none_or(|room| room.available_bytes > 0)
         {
             store.merge_all()?;
             store.core.resize(half_bytes)?;
@@ -580,7 +582,7 @@ impl<S: KvStore> JournaledKv<S> {
                 Ok(())
             }
             Appended::TooLarge(batch) => self.commit_below(batch),
-            Appended::NoRoom => Err(KvError::Fenced),
+            Appended::NoRoom => Err(self.refusal().unwrap_or(KvError::Fenced)),
         }
     }
 }

@@ -41,12 +41,13 @@ impl View {
         runs.fold(newest, |newer, older| Arc::new(newer.over(&older)))
     }
 
-    /// What was made of a key; `None` when the store below knows.
+    /// What was made of a key; `None` when the store below knows. The value keeps nothing of the journal in memory: a record may be of
+    /// megabytes, and whoever asks keeps what is found for as long as it likes.
     pub(crate) fn find(&self, key: &[u8]) -> Option<Option<Bytes>> {
         let hash = KeyHash::of(key);
         for run in self.newest_first() {
             if let Some(found) = run.find(key, hash) {
-                return Some(found);
+                return Some(found.map(|value| Bytes::copy_from_slice(&value)));
             }
             if run.hides(key) {
                 return Some(None);
@@ -148,7 +149,9 @@ impl Cursor {
             self.below.pop_front();
         }
         let is_hidden = self.sources.iter().take(nth).any(|newer| newer.run.hides(&key));
-        value.filter(|_| !is_hidden).map(|value| (key, value))
+        // Copies, as in `View::find`.
+        let copied = |value: Bytes| (Bytes::copy_from_slice(&key), Bytes::copy_from_slice(&value));
+        value.filter(|_| !is_hidden).map(copied)
     }
 
     fn take_below(&mut self) -> Option<Pair> {

@@ -240,6 +240,9 @@ impl Core {
     /// The one for which there was no room, in the call.
     pub(crate) fn commit_again(&self, durability: Durability) -> Result<Appended, KvError> {
         let mut state = self.state();
+        if state.fenced {
+            return Err(KvError::Fenced);
+        }
         let record = state.kept.take().expect("it was kept for lack of room");
         self.append_record(&mut state, record, durability)
     }
@@ -293,6 +296,9 @@ impl Core {
     /// Makes the active half the one to be merged; false while the other one is.
     pub(crate) fn freeze(&self) -> Result<bool, KvError> {
         let mut state = self.state();
+        if state.fenced {
+            return Err(KvError::Fenced);
+        }
         if state.log.is_frozen() {
             return Ok(false);
         }

@@ -58,7 +58,7 @@ fn work(kv: &mut Journaled, rng: &mut SeededEntropy, begin: Content) -> Result<V
         let batch = random_batch(rng, &mut next, (30, lengths));
         states.push(next);
         let (outcome, is_durable) = commit(kv, rng.u64() % 4, batch, nth);
-        let outcome = if nth % 20 == 19 { outcome.and_then(|()| kv.idle_trim()) } else { outcome };
+        let outcome = if nth % 20 == 19 { outcome.and_then(|()| rest(kv)) } else { outcome };
         if outcome.is_err() {
             break;
         }
