@@ -18,7 +18,7 @@ use std::time::Duration;
 
 impl BlockStore {
     pub(crate) fn tag(&mut self, io: Io, work: DeviceWork, bytes: usize) -> DiskTag {
-        let class = RequestClass::of(work, self.io.len(), bytes as u64);
+        let class = RequestClass::of(work, self.io.len() - self.discards.in_flight, bytes as u64);
         let key = self.io.insert(UnderWay { io, class: Some(class), started: NOT_STARTED });
         self.latencies.queued.push(key);
         DiskTag(key as u64)

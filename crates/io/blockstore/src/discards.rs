@@ -17,6 +17,8 @@ pub(crate) struct Discards {
     pub(crate) policy: DiscardPolicy,
     /// `None` where nothing is discarded.
     pub(crate) marks: Option<Marks>,
+    /// Blocks of a unit.
+    pub(crate) unit_blocks: u32,
     /// Why the device does not discard.
     pub(crate) refused: Option<DiskError>,
     pub(crate) rate: DiscardRate,

@@ -28,6 +28,10 @@ const LOOKS_MAX: usize = 4096;
 /// Of what is free and promised to nobody, and of the whole area, the part that is discarded at a time at most.
 const FREE_DIVISOR: u64 = 4;
 const AREA_DIVISOR: u64 = 64;
+/// Blocks of a unit at most: regions of devices begin at multiples of 1 MiB.
+const UNIT_BLOCKS_MAX: u32 = (1 << 20) / BLOCK as u32;
+/// So long after the last batch the next one does not wait for a moment in which the device has nothing to do.
+const PATIENCE: Duration = Duration::from_secs(10);
 /// The device has nothing to do when none of its requests ended for so long.
 const QUIET: Duration = Duration::from_millis(100);
 
@@ -48,11 +52,19 @@ impl BlockStore {
         if policy == self.discards.policy {
             return;
         }
-        let is_wanted = policy.covers(self.disk.info().is_file);
-        let unit_blocks = self.options.discard_unit_blocks;
+        let info = self.disk.info();
+        let was_wanted = self.discards.policy.covers(info.is_file);
         self.discards.policy = policy;
+        if policy.covers(info.is_file) == was_wanted {
+            return;
+        }
+        // What is less than the device drops at once would have to be discarded again with what is around it.
+        let at_once =
+            u32::try_from(info.discard_bytes.div_ceil(BLOCK as u64)).unwrap_or(u32::MAX).min(UNIT_BLOCKS_MAX);
+        let unit_blocks = self.options.discard_unit_blocks.max(at_once.next_power_of_two());
+        self.discards.unit_blocks = unit_blocks;
         self.discards.refused = None;
-        self.discards.marks = is_wanted.then(|| Marks::new(self.superblock.data, unit_blocks));
+        self.discards.marks = (!was_wanted).then(|| Marks::new(self.superblock.data, unit_blocks));
     }
 
     /// Begins to discard what is marked, if it is time for that.
@@ -101,7 +113,9 @@ impl BlockStore {
         let is_free = self.io.is_empty() && self.checkpoint.is_none() && self.wal.collecting_bytes() == 0;
         let Some(now) = self.shares.now() else { return is_free };
         let is_quiet = self.is_quiet(now);
-        is_free && self.discards.rate.may_begin(now, is_quiet)
+        // Clients who always have something at the device would keep it from being trimmed when it needs it most.
+        let may = is_free || now.since(self.discards.began) >= PATIENCE;
+        may && self.discards.rate.may_begin(now, is_quiet)
     }
 
     fn is_quiet(&self, now: Stamp) -> bool {
@@ -113,18 +127,19 @@ impl BlockStore {
         let alloc = &self.table.space.alloc;
         let unpromised = alloc.free_count().saturating_sub(self.promised_blocks() + self.reserve_blocks());
         let of_area = u64::from(alloc.area().count) / AREA_DIVISOR;
-        let part = (unpromised / FREE_DIVISOR).min(of_area.max(self.options.discard_unit_blocks.into()));
+        let unit = u64::from(self.discards.unit_blocks);
+        let part = (unpromised / FREE_DIVISOR).min(of_area.max(unit));
         let (mut requests, mut bytes) = (self.options.discards_max, self.options.discard_bytes_max);
         if self.shares.now().is_some() {
             (requests, bytes) = self.discards.rate.batch(requests, bytes);
         }
-        (requests, part.min(bytes / BLOCK as u64))
+        (requests, part.min((bytes / BLOCK as u64).max(unit)))
     }
 
     /// The next runs that are free, in order; their marks go, and those of what is in use.
     fn discardable(&mut self) -> Vec<Run> {
         let (requests_max, mut left) = self.batch_max();
-        let unit = self.options.discard_unit_blocks;
+        let unit = self.discards.unit_blocks;
         let free = self.table.space.alloc.free();
         let mut runs: Vec<Run> = Vec::new();
         let Some(marks) = &mut self.discards.marks else { return runs };
@@ -177,6 +192,7 @@ impl BlockStore {
     pub(crate) fn end_discards(&mut self) {
         while self.discards.in_flight > 0 && self.failed.is_none() {
             self.poll_devices();
+            self.start_queued();
             if self.discards.in_flight > 0 {
                 self.disk.wait();
             }
@@ -191,6 +207,8 @@ impl BlockStore {
     pub fn trim_free_space(&mut self) -> Result<TrimReport, StoreError> {
         self.checkpoint_now()?;
         let before = self.discards.totals.bytes;
+        // Nobody else is about.
+        self.options.discards_yield = false;
         self.follow_policy(DiscardPolicy::DevicesAndFiles);
         let all = self.table.space.alloc.area();
         self.discards.freed(all);

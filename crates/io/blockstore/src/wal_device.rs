@@ -217,6 +217,7 @@ impl Disk for SplitDisk {
         DiskInfo {
             size_bytes: data.size_bytes + self.log_bytes,
             is_file: data.is_file,
+            discard_bytes: data.discard_bytes,
             block_bytes: data.block_bytes.max(log.block_bytes),
             driver: data.driver,
         }

@@ -131,6 +131,8 @@ pub struct DiskInfo {
     pub is_file: bool,
     /// What the device writes at once without reading first, at most [`BLOCK_BYTES`].
     pub block_bytes: usize,
+    /// Of a discard, it drops whole pieces of so many bytes; 0 where that is not known.
+    pub discard_bytes: u64,
     /// How requests reach it, for people: `io_uring`, `threads`, `simulated`.
     pub driver: &'static str,
 }

@@ -497,6 +497,7 @@ impl Disk for SimDisk {
         DiskInfo {
             size_bytes: self.size_bytes,
             is_file: false,
+            discard_bytes: 0,
             block_bytes: BLOCK_BYTES,
             driver: "simulated",
         }

@@ -195,8 +195,9 @@ fn new_disk(part: Part, kind: RegionKind) -> Result<Window<RealDisk>, StorageErr
         .into_disk(DriverChoice::Auto)
         .map_err(|source| StorageError::Disk { path: name.clone(), source })?;
     let mut disk = Window::new(disk, region.offset, region.length);
-    // A spindle would write zeros instead, all over.
-    let mut at = if disk.disk().rotational() == Some(true) { region.length } else { 0 };
+    // A spindle would write zeros instead, all over; a file keeps what was allocated for it.
+    let is_trimmed = disk.disk().is_block_device() && disk.disk().rotational() != Some(true);
+    let mut at = if is_trimmed { 0 } else { region.length };
     while at < region.length {
         let length = TRIM_BYTES.min(region.length - at);
         if let Err(error) = blocking::discard(&mut disk, at, length) {

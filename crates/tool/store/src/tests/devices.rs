@@ -6,7 +6,7 @@ use crate::{check, compact, repair::repair, trim};
 use nacre_osd::storage::{self, Devices};
 use nacre_osd::{Owner, StorageError};
 use nacre_types::{OsdId, Uuid};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 const DATA_BYTES: u64 = 1 << 30;
@@ -46,6 +46,21 @@ fn is_sound(folder: &Folder) {
 
 fn refusal<T>(outcome: Result<T, impl std::fmt::Display>) -> String {
     outcome.map(drop).map_err(|error| format!("{error:#}")).expect_err("refused")
+}
+
+/// What was allocated for a file stays allocated: the file system could give it to others, and the store would be full one day.
+#[test]
+fn a_file_that_becomes_a_store_keeps_what_it_has() {
+    let (disks, folder) = (Folder::empty("disks"), Folder::empty("one"));
+    let data = device(&disks, "one", DATA_BYTES);
+    let allocated = || std::fs::metadata(&data).expect("a file").blocks() * 512;
+    spoil(&data, DATA_BYTES / 2);
+    let before = allocated();
+    assert!((1..64 << 10).contains(&before), "{before}");
+    let place = std::fs::OpenOptions::new().write(true).open(&data).expect("a file");
+    place.write_all_at(&vec![0; 8 << 20], DATA_BYTES - (64 << 20)).expect("room");
+    make(&folder, owner(1, 1), &alone(data.clone())).expect("a file with nothing but zeros at its ends");
+    assert!(allocated() >= before + (8 << 20), "{} of {before}", allocated());
 }
 
 #[test]

@@ -102,7 +102,10 @@ impl DeviceFile {
     pub(super) fn info(&self) -> DiskInfo {
         let physical = self.queue_attribute("physical_block_size").and_then(|text| text.parse().ok());
         let block_bytes = physical.unwrap_or(BLOCK_BYTES).clamp(SECTOR_BYTES, BLOCK_BYTES);
-        DiskInfo { size_bytes: self.size_bytes, is_file: !self.is_device, block_bytes, driver: "" }
+        let discard_bytes = self.queue_attribute("discard_granularity").filter(|_| self.is_device);
+        let discard_bytes = discard_bytes.and_then(|text| text.parse().ok()).unwrap_or(0);
+        let (size_bytes, is_file) = (self.size_bytes, !self.is_device);
+        DiskInfo { size_bytes, is_file, block_bytes, discard_bytes, driver: "" }
     }
 
     /// As the kernel believes it, which is what decides whether it sends flushes.
