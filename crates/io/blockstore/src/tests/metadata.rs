@@ -4,10 +4,9 @@
 use super::crash::{History, PER_SEED, seeds, verify, work};
 use super::faults::write;
 use super::model::{Model, Sizes, drain, newest, object, pg, random_txn};
-use super::rig::{Stepping, tiny};
-use crate::{BlockStore, MountReport, OpenError, Options, journal_mark};
-use nacre_env::File;
-use nacre_env::FileRoom;
+use super::rig::{SPLIT_LOG_BYTES, Stepping, tiny};
+use crate::{BlockStore, MountReport, OpenError, Options, SplitDisk, journal_mark};
+use nacre_env::{Disk, File, FileRoom};
 use nacre_kv::{
     JournalOptions, JournaledKv, KvBatch, KvCompletion, KvError, KvOptions, KvStore, KvTag, Pair, RedbKv,
     has_journal,
@@ -82,6 +81,8 @@ impl KvStore for Stepped {
 /// Hardware of one store.
 struct Machine {
     device: SimDevice,
+    /// Of the log, when it has one of its own.
+    log_device: Option<SimDevice>,
     file: SimFile,
     /// Of the journal before the database, if there is one.
     journal: Option<SimFile>,
@@ -92,20 +93,37 @@ struct Machine {
 }
 
 impl Machine {
-    /// With a journal, which is made when the store is opened for the first time, as that of an older program's store.
+    /// With a journal, which is made when the store is opened for the first time, as that of an older program's store. The log of
+    /// every other one is on a device of its own.
     fn journaled(seed: u64) -> Self {
-        Self { journal: Some(SimFile::new(seed ^ (1 << 40))), ..Self::new(seed, 0) }
+        let log =
+            seed.is_multiple_of(2).then(|| SimDevice::new(SimConfig::new(SPLIT_LOG_BYTES, seed ^ (1 << 41))));
+        Self { journal: Some(SimFile::new(seed ^ (1 << 40))), ..Self::on_devices(seed, 0, log) }
     }
 
     fn new(seed: u64, reserve_bytes: u64) -> Self {
+        Self::on_devices(seed, reserve_bytes, None)
+    }
+
+    fn on_devices(seed: u64, reserve_bytes: u64, log_device: Option<SimDevice>) -> Self {
         let device = SimDevice::new(SimConfig::new(DEVICE_BYTES, seed));
         // Pages are read again and again.
         let kv_options = KvOptions { cache_bytes: 64 << 10, reserve_bytes };
         let file = SimFile::new(!seed);
-        let machine = Self { device, file, journal: None, options: tiny(seed), kv_options, seed, opened: 0 };
+        let (journal, options) = (None, tiny(seed));
+        let machine = Self { device, log_device, file, journal, options, kv_options, seed, opened: 0 };
         let mut kv = machine.kv().expect("a new file");
-        BlockStore::mkfs(&mut machine.device.open(), kv.as_mut(), [7; 16], &machine.options)
-            .expect("a store can be made");
+        let data = machine.device.open();
+        match &machine.log_device {
+            None => BlockStore::mkfs(&mut { data }, kv.as_mut(), [7; 16], &machine.options),
+            Some(log) => {
+                let mut disk = SplitDisk::new(Box::new(data), Box::new(log.open())).expect("large enough");
+                let options = Options { wal_bytes: Some(disk.log_bytes()), ..machine.options.clone() };
+                let made = BlockStore::mkfs(&mut disk, kv.as_mut(), [7; 16], &options);
+                made.and_then(|()| disk.label())
+            }
+        }
+        .expect("a store can be made");
         machine
     }
 
@@ -134,11 +152,18 @@ impl Machine {
 
     fn try_open(&mut self) -> Result<(BlockStore, MountReport), OpenError> {
         self.opened += 1;
-        let rng = SeededEntropy(self.seed ^ (self.opened << 32));
-        let disk = Stepping { disk: self.device.open(), device: self.device.clone(), rng };
+        let stepping = |device: &SimDevice, salt: u64| {
+            let rng = SeededEntropy(self.seed ^ (self.opened << 32) ^ salt);
+            Box::new(Stepping { disk: device.open(), device: device.clone(), rng })
+        };
+        let data = stepping(&self.device, 0);
+        let disk: Box<dyn Disk> = match &self.log_device {
+            None => data,
+            Some(log) => Box::new(SplitDisk::open(data, stepping(log, 1 << 20))?),
+        };
         let rng = SeededEntropy(!self.seed ^ (self.opened << 32));
         let kv = Stepped { kv: self.kv()?, rng, looks_to_come: None, finished: Vec::new() };
-        BlockStore::open(Box::new(disk), Box::new(kv), self.options.clone())
+        BlockStore::open(disk, Box::new(kv), self.options.clone())
     }
 
     fn open(&mut self) -> BlockStore {
@@ -148,6 +173,7 @@ impl Machine {
     /// The power of all of it.
     fn crash(&self) {
         self.device.crash();
+        self.log_device.iter().for_each(SimDevice::crash);
         self.files().for_each(SimFile::crash);
     }
 
@@ -225,7 +251,7 @@ fn every_crash_of_the_database_keeps_what_was_acknowledged() {
     assert!(in_the_act > crashes / 4, "of {crashes} crashes {in_the_act} were in a call of the database");
 }
 
-/// Device, journal and tree lose power each when it likes, in the making of the journal, too.
+/// Device, that of the log, journal and tree lose power each when it likes, in the making of the journal, too.
 #[test]
 fn every_crash_of_a_database_with_a_journal_keeps_what_was_acknowledged() {
     let mut in_the_act = 0;

@@ -25,7 +25,7 @@ pub(super) fn tiny(seed: u64) -> Options {
 }
 
 /// A log as large as that of [`Options::tiny`], with its superblocks.
-const SPLIT_LOG_BYTES: u64 = (256 << 10) + 8192;
+pub(super) const SPLIT_LOG_BYTES: u64 = (256 << 10) + 8192;
 
 /// A simulated disk that makes a few random steps whenever it is asked.
 pub(super) struct Stepping {
