@@ -486,6 +486,8 @@ fn place_facts(parts: &Parts, folder: &Path) -> Vec<(&'static str, String)> {
     facts.push(("nacre_meta_apart", u8::from(parts.metadata.path() != folder.join(BLOCK_FILE)).to_string()));
     facts.push(("nacre_meta_dev_node", node(parts.metadata.path())));
     facts.extend(parts.metadata.region_bytes().map(|bytes| ("nacre_meta_size", bytes.to_string())));
+    let journal_bytes = parts.metadata.journal_region_bytes();
+    facts.extend(journal_bytes.map(|bytes| ("nacre_meta_journal_size", bytes.to_string())));
     facts
 }
 

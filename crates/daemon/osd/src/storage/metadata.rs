@@ -290,14 +290,19 @@ impl MetadataPlace {
         done.map_err(self.failed())
     }
 
-    /// Bytes of their regions; `None` where they are in files.
+    /// Bytes of the tree's region; `None` where it is in a file.
     pub(super) fn region_bytes(&self) -> Option<u64> {
         match self {
             Self::Files { .. } => None,
-            Self::Regions { tree, journal, .. } => {
-                let journal = journal.as_ref().map_or(0, |(_, length)| *length);
-                tree.room().ok().map(|room| room.total_bytes + journal)
-            }
+            Self::Regions { tree, .. } => tree.room().ok().map(|room| room.total_bytes),
+        }
+    }
+
+    /// Bytes of the journal's; `None` where there is none.
+    pub(super) fn journal_region_bytes(&self) -> Option<u64> {
+        match self {
+            Self::Files { .. } => None,
+            Self::Regions { journal, .. } => journal.as_ref().map(|(_, length)| *length),
         }
     }
 

@@ -136,12 +136,12 @@ fn make_osds(shell: &Shell) {
             and (.devices | split(",") | length) == 3 and ("/dev/" + (.devices | split(",")[0]) | startswith("/dev/loop"))'
         ceph osd metadata 2 -f json | jq -e --arg node $ALONE '
             .nacre_bdev_dev_node == $node and .nacre_meta_apart == "0" and (.nacre_meta_size | tonumber) > 190000000
-            and .nacre_bdev_block_size == "4096"'
-        # What a device has for objects: all but labels, log and metadata, and 256 MiB that an OSD of any kind keeps free.
+            and .nacre_meta_journal_size == "50331648" and .nacre_bdev_block_size == "4096"'
+        # What a device has for objects: all but labels, log, metadata and their journal, and 256 MiB that an OSD of any kind keeps free.
         size() { ceph osd df -f json | jq ".nodes[] | select(.id == $1) | .kb / 1024 | floor"; }
         for try in $(seq 100); do [ "$(size 1)" -gt 0 ] && [ "$(size 2)" -gt 0 ] && break; sleep 0.1; done
         [ $(size 1) -gt 1785 ] && [ $(size 1) -lt 1792 ] || { size 1; false; }
-        [ $(size 2) -gt 995 ] && [ $(size 2) -lt 1005 ] || { size 2; false; }"#,
+        [ $(size 2) -gt 950 ] && [ $(size 2) -lt 965 ] || { size 2; false; }"#,
     );
 }
 
