@@ -17,7 +17,7 @@ use std::sync::Arc;
 const REGION_RESERVE_DIVISOR: u64 = 8;
 /// A journal in a region is at most one part of so many of the tree's region.
 const REGION_DIVISOR: u64 = 32;
-/// Halves of less are of no use, unless they were asked for.
+/// In a full file system, halves of less are of no use; a region was made as large as it is.
 const HALF_BYTES_MIN: u64 = 512 << 10;
 /// A new journal takes one part of so many of what its file system has free at most: the tree is to grow there.
 const FREE_DIVISOR: u64 = 8;
@@ -190,7 +190,8 @@ impl MetadataPlace {
             return Ok((Box::new(tree), 0));
         };
         let bounded = self.bounded(half_bytes, 0, &tree);
-        if bounded < half_bytes.min(HALF_BYTES_MIN) {
+        let least = if matches!(self, Self::Files { .. }) { HALF_BYTES_MIN } else { 1 };
+        if bounded < half_bytes.min(least) {
             self.without_journal(bounded);
             return Ok((Box::new(tree), 0));
         }
