@@ -163,11 +163,12 @@ fn give_back(shell: &Shell) {
         each 50 put o{} four
         full=$(mib $BACKING); [ $full -ge $((empty + 200)) ] || { echo $empty $full; false; }
         each 40 rm o{}; shrinks $BACKING $((full - 140))
-        [ $(discarded 2) -gt 140000000 ]; [ $(discarded 1) -gt 140000000 ]
+        for osd in 1 2; do until_true 30 "[ \$(discarded $osd) -gt 140000000 ]"; done
         [ $(discarded 0) = 0 ]; [ $(mib $own) = $file ]
         ceph config set osd.0 nacre_discard_files true; ceph config set osd.2 bdev_enable_discard false
         each 40 put o{} four; before=$(discarded 2); each 40 rm o{}; shrinks $own $((file - 140))
-        [ $(discarded 2) = $before ]; ceph config rm osd.2 bdev_enable_discard
+        [ $(discarded 2) = $before ] || { echo "$before and then $(discarded 2)" >&2; exit 1; }
+        ceph config rm osd.2 bdev_enable_discard
         for n in $(seq 41 50); do rados -p gone get o$n out; cmp four out; done
         ceph tell osd.2 perf dump | jq -e '.device.discard_latency | .avgcount > 0 and .sum > 0'
         ceph config set mon mon_allow_pool_delete true; ceph osd pool rm gone gone --yes-i-really-really-mean-it"#,
