@@ -56,6 +56,11 @@ const MERGED: u64 = 1 << 20;
 /// A journal as full as that is not merged for an idle store's sake.
 const IDLE_DIVISOR: u64 = 16;
 
+const OF_ANOTHER_STORE: &str =
+    "the journal of the metadata belongs to another store: move it to where it belongs";
+const OF_A_LATER_STORE: &str = "the journal of the metadata has records, and the store is one of before: put the right one back, or make the OSD \
+                                anew and let it recover from the others";
+
 const PART_TAG: KvTag = KvTag(0);
 const DIRECT_TAG: KvTag = KvTag(1);
 
@@ -162,6 +167,17 @@ impl<S: KvStore> std::fmt::Debug for JournaledKv<S> {
     }
 }
 
+/// Makes a journal in a file that has none with records.
+fn new_log(file: Arc<dyn File>, options: &JournalOptions) -> Result<Log, KvError> {
+    let why = match Head::read(file.as_ref())? {
+        Some(head) if head.id != options.id => OF_ANOTHER_STORE,
+        Some(head) if head.durable_through > 0 || head.merged_through > 0 => OF_A_LATER_STORE,
+        // Anew: it may have another size.
+        _ => return Log::create(file, options.id, options.half_bytes),
+    };
+    Err(KvError::Damaged(why.to_owned()))
+}
+
 fn as_one(runs: Vec<Run>) -> Option<Arc<Run>> {
     let runs = runs.into_iter();
     runs.reduce(|older, newer| newer.over(&older)).map(Arc::new)
@@ -179,21 +195,7 @@ impl<S: KvStore> JournaledKv<S> {
         options: JournalOptions,
     ) -> Result<Self, (Option<S>, KvError)> {
         let marker = Marker { key: MARKER, id: options.id };
-        let made = || {
-            match Head::read(file.as_ref())? {
-            Some(head) if head.id != options.id => {
-                Err(KvError::Damaged("the journal of the metadata belongs to another store: move it away, to where it belongs".to_owned()))
-            }
-            Some(head) if head.durable_through > 0 || head.merged_through > 0 => Err(KvError::Damaged(
-                "the journal of the metadata has records, and the store is one of before: put the right one back, or make the OSD \
-                 anew and let it recover from the others"
-                    .to_owned(),
-            )),
-            // Anew: it may have another size.
-            _ => Log::create(Arc::clone(&file), options.id, options.half_bytes),
-        }
-        };
-        let log = match made() {
+        let log = match new_log(file, &options) {
             Ok(log) => log,
             Err(error) => return Err((Some(below), error)),
         };
