@@ -7,7 +7,7 @@ use crate::mount::read_superblock;
 use crate::{BlockStore, Options, block_page, kv_schema};
 use nacre_env::real::{DriverChoice, RealDisk};
 use nacre_env::{Clock, RealClock};
-use nacre_kv::{Durability, KvBatch, KvOptions, KvStore, RedbKv};
+use nacre_kv::{Durability, KvBatch, KvCompletion, KvOptions, KvStore, KvTag, RedbKv};
 use std::fs;
 use std::path::Path;
 
@@ -51,6 +51,18 @@ fn fill_block_maps(kv: &mut RedbKv) {
     }
 }
 
+/// The last commit is a checkpoint's, as in an OSD: the file is quickly opened after it even if it was not closed.
+fn end_with_a_checkpoint(kv: &mut RedbKv) {
+    let key = kv_schema::page_key(OBJECTS, 1);
+    let mut batch = KvBatch::default();
+    batch.put(key.clone(), kv.get(&key).expect("healthy").expect("it was put"));
+    kv.submit(batch, KvTag::default());
+    kv.wait();
+    let mut done = Vec::new();
+    kv.drain(&mut done);
+    assert!(matches!(&done[..], [KvCompletion { result: Ok(()), .. }]), "{done:?}");
+}
+
 #[allow(clippy::print_stderr, reason = "figures are to be read")]
 fn open(data: &Path, meta: &Path, what: &str) {
     let options = Options::for_memory(MEMORY_TARGET);
@@ -87,6 +99,7 @@ fn of_a_drive_of_sixteen_terabytes() {
     drop(disk);
     fill_free_map(&mut kv, area.blocks());
     fill_block_maps(&mut kv);
+    end_with_a_checkpoint(&mut kv);
     // As it is when the process is killed: the file was not closed.
     let killed = folder.path().join("killed");
     fs::copy(&meta, &killed).expect("there is room");
