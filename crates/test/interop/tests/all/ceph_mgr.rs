@@ -150,7 +150,7 @@ fn modules_work_by_themselves() {
         &shell,
         r#"
         # Which image has how many writes: the OSDs count what the manager asks them for.
-        (while [ -e $CEPH_CONF ] && [ $SECONDS -lt 160 ]; do rbd bench rbd/load --io-type write --io-size 4K --io-threads 1 --io-total 1M; done > /dev/null 2>&1) &
+        (while [ -e $CEPH_CONF ] && [ $SECONDS -lt 160 ]; do timeout 60 rbd bench rbd/load --io-type write --io-size 4K --io-threads 1 --io-total 1M; done > /dev/null 2>&1) &
         load=$!
         until_true 120 "ceph rbd perf image stats rbd | jq -e '.stats | map(to_entries[0] | select(.key | endswith(\"/load\")) | select(.value[0] > 0)) | length == 1'"
         ceph rbd perf image counters rbd > counters; sleep 6; ceph rbd perf image counters rbd > counters.later

@@ -198,8 +198,9 @@ fn debians_boards_and_rules_work_unchanged() {
         metrics_at $(free_port); rbd pool init rbd; rbd create rbd/image --size 64M
         # Clients that read and write until the test ends.
         (while [ -e $CEPH_CONF ]; do
-          rbd bench rbd/image --io-type readwrite --rw-mix-read 50 --io-size 4K --io-threads 4 --io-total 2M
-          rados -p rbd bench 2 write -t 2 -b 65536 --no-cleanup --run-name x; rados -p rbd bench 2 rand -t 2 --run-name x; rados -p rbd cleanup --run-name x
+          # Who is at it as the cluster ends would wait for it for ever.
+          timeout 60 rbd bench rbd/image --io-type readwrite --rw-mix-read 50 --io-size 4K --io-threads 4 --io-total 2M
+          for load in 'bench 2 write -t 2 -b 65536 --no-cleanup' 'bench 2 rand -t 2' cleanup; do timeout 60 rados -p rbd $load --run-name x; done
         done) > load.log 2>&1 & echo $! >> started"#,
     );
     let rules = "$TOOLS/etc/prometheus/ceph/ceph_default_alerts.yml";
