@@ -16,13 +16,12 @@
 use crate::block_page;
 use crate::blocks::INLINE_PAGE;
 use crate::clock_cache::Clock;
-use crate::device::DeviceBlock;
 use crate::memtable::Weigh;
+use crate::objects::PageBlocks;
 use crate::onode::{Onode, OwnRecord};
-use crate::page::{PAGE_BLOCKS, Page};
+use crate::page::Page;
 use crate::page_set::PageSet;
 use nacre_buf::Bytes;
-use smallvec::SmallVec;
 use std::sync::Arc;
 
 /// Of the limit, what is for unpacked records.
@@ -78,8 +77,8 @@ impl Record {
 }
 
 /// Blocks of a page with their places, all of them on the device, as those of a clean one are.
-fn blocks_of(page: Option<&Page>) -> Option<SmallVec<[(u32, DeviceBlock); PAGE_BLOCKS as usize]>> {
-    let Some(page) = page else { return Some(SmallVec::new()) };
+fn blocks_of(page: Option<&Page>) -> Option<PageBlocks> {
+    let Some(page) = page else { return Some(PageBlocks::new()) };
     (page.in_memory() == 0)
         .then(|| page.iter(0).filter_map(|(at, slot)| Some((at, slot.device()?))).collect())
 }
@@ -197,6 +196,8 @@ impl CleanRecords {
 mod tests {
     use super::*;
     use crate::blocks::Blocks;
+    use crate::device::DeviceBlock;
+    use crate::page::PAGE_BLOCKS;
     use crate::slot::Slot;
 
     fn device(block: u32) -> Slot {

@@ -13,7 +13,7 @@ use nacre_kv::{KvBatch, KvError, KvStore};
 use smallvec::SmallVec;
 
 /// Blocks of a page with their places in it.
-type PageBlocks = SmallVec<[(u32, DeviceBlock); PAGE_BLOCKS as usize]>;
+pub(crate) type PageBlocks = SmallVec<[(u32, DeviceBlock); PAGE_BLOCKS as usize]>;
 
 /// Writes an object, and the pages of its blocks that were changed in this period; `home` says where its blocks in memory go, asked for in
 /// order. Gives the number of places of blocks that were looked at.

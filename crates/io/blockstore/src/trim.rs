@@ -49,13 +49,10 @@ pub struct TrimReport {
 impl BlockStore {
     /// From now on what is freed is discarded, or not.
     pub(crate) fn follow_policy(&mut self, policy: DiscardPolicy) {
-        if policy == self.discards.policy {
-            return;
-        }
         let info = self.disk.info();
-        let was_wanted = self.discards.policy.covers(info.is_file);
-        self.discards.policy = policy;
-        if policy.covers(info.is_file) == was_wanted {
+        let is_wanted = policy.covers(info.is_file);
+        let was_wanted = std::mem::replace(&mut self.discards.policy, policy).covers(info.is_file);
+        if is_wanted == was_wanted {
             return;
         }
         // What is less than the device drops at once would have to be discarded again with what is around it.
@@ -64,7 +61,7 @@ impl BlockStore {
         let unit_blocks = self.options.discard_unit_blocks.max(at_once.next_power_of_two());
         self.discards.unit_blocks = unit_blocks;
         self.discards.refused = None;
-        self.discards.marks = (!was_wanted).then(|| Marks::new(self.superblock.data, unit_blocks));
+        self.discards.marks = is_wanted.then(|| Marks::new(self.superblock.data, unit_blocks));
     }
 
     /// Begins to discard what is marked, if it is time for that.

@@ -10,6 +10,7 @@ mod op;
 mod ring;
 mod sys;
 mod threads;
+mod work_queue;
 
 pub use file::OpenError;
 pub use held::{DeviceView, HeldDevice};

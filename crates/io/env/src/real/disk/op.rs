@@ -111,6 +111,17 @@ impl Op {
         }
     }
 
+    /// Makes calls that wait until it is done: `call` makes one for what is left of the op.
+    pub(super) fn perform(mut self, mut call: impl FnMut(&mut Self) -> io::Result<usize>) -> DiskCompletion {
+        loop {
+            let answer = call(&mut self);
+            match self.answered(answer) {
+                Progress::Finished(completion) => return completion,
+                Progress::Again(rest) => self = rest,
+            }
+        }
+    }
+
     fn transferred(mut self, bytes: usize) -> Progress {
         let reached = self.done + bytes;
         if reached as u64 >= self.length {

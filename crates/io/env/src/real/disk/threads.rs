@@ -1,16 +1,16 @@
 //! [`Threads`]: where io_uring is forbidden, a few threads make the blocking calls.
 
 use super::file::DeviceFile;
-use super::op::{Op, Progress, Work};
+use super::op::{Op, Work};
 use super::sys::{self, EventFd};
+use super::work_queue::WorkQueue;
 use crate::disk::{DiskCompletion, REQUESTS_MAX};
 use nacre_buf::BufList;
-use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, IoSlice};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::BorrowedFd;
 use std::os::unix::fs::FileExt;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 
 /// Calls that the device sees at once. Two group commits keep a log busy, two more serve reads meanwhile.
@@ -24,26 +24,9 @@ struct Finished {
     _data: Option<BufList>,
 }
 
-#[derive(Default)]
-struct Queues {
-    waiting: VecDeque<Op>,
-    finished: Vec<Finished>,
-    stopping: bool,
-}
-
 struct Shared {
-    queues: Mutex<Queues>,
-    work: Condvar,
-    progress: Condvar,
+    queue: WorkQueue<Finished>,
     file: File,
-    wake: EventFd,
-}
-
-impl Shared {
-    fn queues(&self) -> MutexGuard<'_, Queues> {
-        // Nothing panics while holding it; were it to, the queues are whole between any two statements.
-        self.queues.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 pub(super) struct Threads {
@@ -55,49 +38,35 @@ pub(super) struct Threads {
 
 impl Threads {
     pub(super) fn start(file: DeviceFile) -> io::Result<Self> {
-        let shared = Arc::new(Shared {
-            queues: Mutex::default(),
-            work: Condvar::new(),
-            progress: Condvar::new(),
-            file: file.file,
-            wake: EventFd::new()?,
-        });
+        let shared = Arc::new(Shared { queue: WorkQueue::new(EventFd::new()?), file: file.file });
         let mut threads = Self { shared, threads: Vec::new(), in_flight: 0, taken: Vec::new() };
         for index in 0..THREADS {
             let shared = Arc::clone(&threads.shared);
             let builder = std::thread::Builder::new().name(format!("disk-{index}"));
-            threads.threads.push(builder.spawn(move || serve(&shared))?);
+            threads.threads.push(builder.spawn(move || shared.queue.serve(|op| perform(&shared.file, op)))?);
         }
         Ok(threads)
     }
 
     pub(super) fn wake_fd(&self) -> BorrowedFd<'_> {
-        self.shared.wake.as_fd()
+        self.shared.queue.wake_fd()
     }
 
     pub(super) fn submit(&mut self, queued: &mut Vec<Op>) {
-        let count = queued.len();
-        self.in_flight += count;
+        self.in_flight += queued.len();
         assert!(self.in_flight <= REQUESTS_MAX, "{} requests to one disk", self.in_flight);
-        self.shared.queues().waiting.extend(queued.drain(..));
-        for _ in 0..count.min(THREADS) {
-            self.shared.work.notify_one();
-        }
+        self.shared.queue.submit(queued, THREADS);
     }
 
     pub(super) fn drain(&mut self, out: &mut Vec<DiskCompletion>) {
-        std::mem::swap(&mut self.taken, &mut self.shared.queues().finished);
+        self.shared.queue.drain(&mut self.taken);
         self.in_flight -= self.taken.len();
         out.extend(self.taken.drain(..).map(|finished| finished.completion));
     }
 
     pub(super) fn wait(&self) {
-        if self.in_flight == 0 {
-            return;
-        }
-        let mut queues = self.shared.queues();
-        while queues.finished.is_empty() {
-            queues = self.shared.progress.wait(queues).unwrap_or_else(PoisonError::into_inner);
+        if self.in_flight > 0 {
+            self.shared.queue.wait();
         }
     }
 }
@@ -105,8 +74,7 @@ impl Threads {
 /// Lets what was submitted finish.
 impl Drop for Threads {
     fn drop(&mut self) {
-        self.shared.queues().stopping = true;
-        self.shared.work.notify_all();
+        self.shared.queue.stop();
         for thread in self.threads.drain(..) {
             // A thread that panicked has said so.
             let _panicked = thread.join();
@@ -114,40 +82,12 @@ impl Drop for Threads {
     }
 }
 
-/// One thread: takes requests until told to stop and none is left.
-fn serve(shared: &Shared) {
-    let mut queues = shared.queues();
-    loop {
-        let Some(op) = queues.waiting.pop_front() else {
-            if queues.stopping {
-                return;
-            }
-            queues = shared.work.wait(queues).unwrap_or_else(PoisonError::into_inner);
-            continue;
-        };
-        drop(queues);
-        let finished = perform(&shared.file, op);
-        queues = shared.queues();
-        queues.finished.push(finished);
-        if queues.finished.len() == 1 {
-            shared.progress.notify_one();
-            shared.wake.signal();
-        }
-    }
-}
-
-fn perform(file: &File, mut op: Op) -> Finished {
+fn perform(file: &File, op: Op) -> Finished {
     let data = match &op.work {
         Work::Write { data, .. } => Some(data.clone()),
         _ => None,
     };
-    loop {
-        let answer = call(file, &mut op);
-        match op.answered(answer) {
-            Progress::Finished(completion) => return Finished { completion, _data: data },
-            Progress::Again(rest) => op = rest,
-        }
-    }
+    Finished { completion: op.perform(|op| call(file, op)), _data: data }
 }
 
 /// One system call for what is left of an op.
