@@ -5,6 +5,7 @@ use crate::crash::{Content, commit, content, random_batch};
 use nacre_simdisk::Syncs;
 use nacre_types::Entropy;
 use nacre_types::entropy::SeededEntropy;
+use std::panic::catch_unwind;
 
 const SEEDS: u64 = 40;
 const CRASHES: u64 = 12;
@@ -171,8 +172,9 @@ fn a_journal_is_made_for_a_store_of_before_whenever_power_goes() {
 fn syncs_of_either_file_that_are_not_done_are_found() {
     for syncs in [Syncs::Skipped, Syncs::EverySecond] {
         for which in [[syncs, Syncs::Done], [Syncs::Done, syncs]] {
-            let found = (0..20).any(|seed| run(seed, which).is_err_and(|error| error.starts_with("seed")));
-            assert!(found, "{which:?}");
+            // redb panics on some of the files that such a device leaves: that alone is not what is looked for here.
+            let found = |seed| catch_unwind(|| run(seed, which)).is_ok_and(|outcome| outcome.is_err());
+            assert!((0..20).any(found), "{which:?}");
         }
     }
 }
