@@ -12,7 +12,7 @@ use std::time::Duration;
 const COPY_BYTES: u64 = 32 << 10;
 /// Samples that are kept.
 const SAMPLES_COUNT_MAX: usize = 128;
-/// The rate is that of the later half of the time, within these bounds: it follows clients that come and go, but not each report.
+/// The rate is that of the last quarter of the time, within these bounds: it follows clients that come and go, but not each report.
 const WINDOW: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs(120));
 /// A rate from less time than that says nothing.
 const SPAN_LEAST: Duration = Duration::from_secs(3);
@@ -162,7 +162,7 @@ impl Recovery {
     #[expect(clippy::cast_precision_loss, reason = "an estimate")]
     pub fn remaining(&self, now: Stamp) -> Option<Duration> {
         let (least, most) = WINDOW;
-        let window = (self.lasts(now) / 2).clamp(least, most);
+        let window = (self.lasts(now) / 4).clamp(least, most);
         let (rate, newest) = self.all.rate(now, window)?;
         let mean = rate / self.primaries.len().max(1) as f64;
         let of = |way: &Way| {
