@@ -196,13 +196,17 @@ class Recovery(Fault):
     # So that it lasts until it is looked at.
     by = staticmethod(lambda: doctor(2)); settle = 0
     SLOW = ('osd_recovery_max_active', 'osd_max_backfills', 'nacre_recovery_client_latency_target_ms')
-    def __init__(self): self.osd, self.objects = chance.randrange(OSDS), chance.choice([1500, 2000, 3000]); self.words = 'osd.%d is out, %d objects of 64 KiB' % (self.osd, self.objects); self.wanted = [('background', 'copies of objects are being made')]
+    def __init__(self): self.osd, self.objects = chance.randrange(OSDS), chance.choice([4000, 5000, 6000]); self.words = 'osd.%d is out, %d objects of 64 KiB' % (self.osd, self.objects); self.wanted = [('background', 'copies of objects are being made')]
     def make(self):
         io = cluster.open_ioctx('exam')
         for nth in range(self.objects): io.write_full('bulk%d' % nth, os.urandom(65536))
         io.close()
         [ceph('config', 'set', 'osd', name, '1') for name in self.SLOW]; ceph('osd', 'out', str(self.osd)); time.sleep(1)
-    def back(self): [ceph('config', 'rm', 'osd', name) for name in self.SLOW]; ceph('osd', 'in', str(self.osd)); time.sleep(3)
+    def back(self):
+        [ceph('config', 'rm', 'osd', name) for name in self.SLOW]; ceph('osd', 'in', str(self.osd)); io = cluster.open_ioctx('exam')
+        # What it has made would fill OSDs that are to be filled by others.
+        for gone in [io.aio_remove('bulk%d' % nth) for nth in range(self.objects)]: gone.wait_for_complete()
+        io.close(); time.sleep(3)
 
 class Scrub(Fault):
     def __init__(self): self.objects = chance.choice([400, 800]); self.words = 'deep scrubs of all PGs, %d objects of 256 KiB' % self.objects; self.wanted = [('background', 'copies are being compared')]
