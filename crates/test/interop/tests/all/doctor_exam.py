@@ -192,6 +192,12 @@ class FewPgs(Fault):
     def make(self): pool(self.pgs)
     def back(self): ceph('osd', 'pool', 'rm', 'exam', 'exam', '--yes-i-really-really-mean-it'); pool(64)
 
+# What a fault has written would fill OSDs that another one is to fill.
+def remove_bulk(objects):
+    io = cluster.open_ioctx('exam')
+    for gone in [io.aio_remove('bulk%d' % nth) for nth in range(objects)]: gone.wait_for_complete()
+    io.close()
+
 class Recovery(Fault):
     # So that it lasts until it is looked at.
     by = staticmethod(lambda: doctor(2)); settle = 0
@@ -203,21 +209,18 @@ class Recovery(Fault):
         io.close()
         [ceph('config', 'set', 'osd', name, '1') for name in self.SLOW]; ceph('osd', 'out', str(self.osd)); time.sleep(1)
     def back(self):
-        [ceph('config', 'rm', 'osd', name) for name in self.SLOW]; ceph('osd', 'in', str(self.osd)); io = cluster.open_ioctx('exam')
-        # What it has made would fill OSDs that are to be filled by others.
-        for gone in [io.aio_remove('bulk%d' % nth) for nth in range(self.objects)]: gone.wait_for_complete()
-        io.close(); time.sleep(3)
+        [ceph('config', 'rm', 'osd', name) for name in self.SLOW]; ceph('osd', 'in', str(self.osd)); remove_bulk(self.objects); time.sleep(3)
 
 class Scrub(Fault):
-    def __init__(self): self.objects = chance.choice([400, 800]); self.words = 'deep scrubs of all PGs, %d objects of 256 KiB' % self.objects; self.wanted = [('background', 'copies are being compared')]
+    def __init__(self): self.objects = chance.choice([800, 1200]); self.words = 'deep scrubs of all PGs, %d objects of 256 KiB' % self.objects; self.wanted = [('background', 'copies are being compared')]
     def make(self):
         io = cluster.open_ioctx('exam'); data = os.urandom(262144)
         for nth in range(self.objects): io.write_full('bulk%d' % nth, data)
         io.close(); time.sleep(3); self.going = True
         def order():
-            while self.going: ceph('osd', 'pool', 'deep-scrub', 'exam'); time.sleep(1)
+            while self.going: ceph('osd', 'pool', 'deep-scrub', 'exam'); time.sleep(0.1)
         self.thread = threading.Thread(target=order, daemon=True); self.thread.start()
-    def back(self): self.going = False; self.thread.join(); until('scrubs end', lambda: 'scrubbing' not in ceph('-s'), 60)
+    def back(self): self.going = False; self.thread.join(); until('scrubs end', lambda: 'scrubbing' not in ceph('-s'), 60); remove_bulk(self.objects)
 
 class Noisy(Fault):
     by = staticmethod(why)
@@ -261,9 +264,9 @@ def pool(pgs):
 
 rows, quiet = [], []
 def look(faults, within):
-    for fault in faults: fault.make()
-    time.sleep(max(fault.settle for fault in faults))
-    report = faults[0].by()
+    # What does not last comes last.
+    for fault in sorted(faults, key=lambda fault: -fault.settle): fault.make(); time.sleep(fault.settle)
+    report = min(faults, key=lambda fault: fault.settle).by()
     named = shown(report)[:within]
     for fault in reversed(faults): fault.back()
     right = all(any(check == wanted and subject.startswith(words) for wanted, words in fault.wanted for check, subject in named) for fault in faults)

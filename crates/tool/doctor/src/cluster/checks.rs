@@ -203,7 +203,12 @@ pub(super) fn background(facts: &Facts, report: &mut Report) {
     let Some(status) = known(&facts.status, "background", report) else { return };
     report.judged("background");
     let all = status["pgmap"]["num_pgs"].as_u64().unwrap_or(0);
-    let recovering = pgs_in(status, &["recovering", "backfilling"]);
+    // What ended, or began, while OSDs were watched had its part in what was seen.
+    let pgs = |words: &[&str]| {
+        let before = facts.status_before.as_ref().map_or(0, |before| pgs_in(before, words));
+        pgs_in(status, words).max(before)
+    };
+    let recovering = pgs(&["recovering", "backfilling"]);
     if recovering > 0 {
         let bytes = status["pgmap"]["recovering_bytes_per_sec"].as_f64().unwrap_or(0.0);
         report.findings.push(Finding {
@@ -218,17 +223,14 @@ pub(super) fn background(facts: &Facts, report: &mut Report) {
             ..Finding::default()
         });
     }
-    let scrubbing = pgs_in(status, &["scrubbing"]);
+    let scrubbing = pgs(&["scrubbing"]);
     if scrubbing > 0 {
         report.findings.push(Finding {
             check: "background",
             rank: Rank::Hint,
             weight: scrubbing as f64,
             subject: "copies are being compared (scrub)".to_owned(),
-            measured: format!(
-                "{scrubbing} of {all} PGs, {} of them with their data",
-                pgs_in(status, &["deep"])
-            ),
+            measured: format!("{scrubbing} of {all} PGs, {} of them with their data", pgs(&["deep"])),
             cost: "their devices are read beside clients' work".to_owned(),
             advice: "wait; osd_scrub_begin_hour and osd_scrub_end_hour keep it to the night".to_owned(),
             ..Finding::default()

@@ -42,6 +42,8 @@ impl Look {
 #[derive(Debug)]
 pub(crate) struct Facts {
     pub(crate) health: Answer,
+    /// How the cluster is when the looking begins, and when it ends.
+    pub(crate) status_before: Answer,
     pub(crate) status: Answer,
     pub(crate) osd_df: Answer,
     pub(crate) osd_perf: Answer,
@@ -62,6 +64,7 @@ impl Facts {
     /// When there are no sockets any more.
     pub(crate) fn ask(session: &mut Session, window: Duration) -> Result<Self> {
         let osds = session.osds();
+        let status_before = session.ask("status", &[]);
         let before = Look::take(session, &osds);
         let began_s = session.now_s();
         session.wait(window)?;
@@ -70,6 +73,7 @@ impl Facts {
         let [blocked, pings] = session.tell_all(&osds, ["dump_blocked_ops", "dump_osd_network"]);
         Ok(Self {
             health: session.ask("health", &[("detail", "detail")]),
+            status_before,
             status: session.ask("status", &[]),
             osd_df: session.ask("osd df", &[]),
             osd_perf: session.ask("osd perf", &[]),

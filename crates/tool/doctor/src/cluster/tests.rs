@@ -12,11 +12,13 @@ pub(super) fn clean() -> Facts {
         osds.clone().map(|osd| (osd, Ok(answer.clone()))).collect()
     };
     let list = |one: &dyn Fn(i32) -> Value| Value::Array(osds.clone().map(one).collect());
+    let status = || {
+        json!({ "pgmap": { "num_pgs": 300, "pgs_by_state": [{ "state_name": "active+clean", "count": 300 }] } })
+    };
     Facts {
         health: Ok(json!({ "status": "HEALTH_OK", "checks": {} })),
-        status: Ok(
-            json!({ "pgmap": { "num_pgs": 300, "pgs_by_state": [{ "state_name": "active+clean", "count": 300 }] } }),
-        ),
+        status_before: Ok(status()),
+        status: Ok(status()),
         osd_df: Ok(
             json!({ "nodes": list(&|osd| json!({ "id": osd, "reweight": 1, "kb": 1000, "utilization": 40.0, "pgs": 100 })) }),
         ),
@@ -189,6 +191,15 @@ fn clocks_and_work_in_the_background_are_seen() {
         json!([{ "state_name": "active+clean+scrubbing+deep", "count": 3 }]),
     );
     assert_eq!(only(&facts).measured, "3 of 300 PGs, 3 of them with their data");
+    // What was over before the looking ended counts, and of both moments the larger number.
+    let mut facts = clean();
+    let scrubbing = |count| json!([{ "state_name": "active+clean+scrubbing", "count": count }]);
+    set(&mut facts.status_before, "/pgmap/pgs_by_state", scrubbing(5));
+    assert_eq!(only(&facts).measured, "5 of 300 PGs, 0 of them with their data");
+    set(&mut facts.status, "/pgmap/pgs_by_state", scrubbing(2));
+    assert_eq!(only(&facts).measured, "5 of 300 PGs, 0 of them with their data");
+    facts.status_before = Err("no answer".to_owned());
+    assert_eq!(only(&facts).measured, "2 of 300 PGs, 0 of them with their data");
 }
 
 #[test]
@@ -292,6 +303,7 @@ fn what_is_not_answered_is_unknown() {
     let none = || BTreeMap::from([(0, no()), (1, no())]);
     let facts = Facts {
         health: no(),
+        status_before: no(),
         status: no(),
         osd_df: no(),
         osd_perf: no(),
