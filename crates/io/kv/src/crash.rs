@@ -4,6 +4,7 @@
 use crate::region::RegionFile;
 use crate::{Durability, KvBatch, KvCompletion, KvError, KvOptions, KvStore, KvTag, RedbKv, RegionPlace};
 use bytes::Bytes;
+use nacre_crypt::{CryptFile, DataKey, Part};
 use nacre_env::File;
 use nacre_simdisk::{SimFile, Syncs};
 use nacre_types::Entropy;
@@ -25,13 +26,32 @@ const DEVICE_BYTES: u64 = 26 << 20;
 enum Kind {
     File,
     Region,
+    EncryptedFile,
+    EncryptedRegion,
+}
+
+impl Kind {
+    const fn is_region(self) -> bool {
+        matches!(self, Self::Region | Self::EncryptedRegion)
+    }
+
+    /// What is written goes to the file through this.
+    fn through(self, file: impl File + 'static) -> Arc<dyn File> {
+        match self {
+            Self::File | Self::Region => Arc::new(file),
+            Self::EncryptedFile | Self::EncryptedRegion => {
+                let key = DataKey::generate(&mut SeededEntropy(1));
+                Arc::new(CryptFile::new(Arc::new(file), key.cipher(Part::Metadata)))
+            }
+        }
+    }
 }
 
 /// A new file, or a device on which somebody had data before, with a new region.
 fn make(kind: Kind, seed: u64) -> SimFile {
     let file = SimFile::new(seed);
-    if kind == Kind::Region {
-        let device = Arc::new(file.open());
+    if kind.is_region() {
+        let device = kind.through(file.open());
         device.write(0, &vec![0xa5; DEVICE_BYTES as usize]).expect("room");
         RegionFile::create_small(device, PLACE).expect("a healthy device");
         file.crash();
@@ -42,13 +62,11 @@ fn make(kind: Kind, seed: u64) -> SimFile {
 fn open(file: &SimFile, kind: Kind) -> Result<RedbKv, KvError> {
     let options = KvOptions { cache_bytes: 64 << 10, ..KvOptions::default() };
     let file = file.clone();
-    match kind {
-        Kind::File => RedbKv::open_on(move || Ok(Arc::new(file.open()) as Arc<dyn File>), options),
-        Kind::Region => {
-            let region = Arc::new(RegionFile::open_small(Arc::new(file.open()), PLACE)?);
-            RedbKv::open_on(move || Ok(Arc::clone(&region) as Arc<dyn File>), options)
-        }
+    if !kind.is_region() {
+        return RedbKv::open_on(move || Ok(kind.through(file.open())), options);
     }
+    let region = Arc::new(RegionFile::open_small(kind.through(file.open()), PLACE)?);
+    RedbKv::open_on(move || Ok(Arc::clone(&region) as Arc<dyn File>), options)
 }
 
 pub(crate) fn content(kv: &impl KvStore) -> Result<Content, KvError> {
@@ -174,6 +192,15 @@ fn what_was_durable_survives() {
 fn what_was_durable_survives_in_a_region_of_a_device() {
     let in_the_act = survive(Kind::Region);
     assert!(in_the_act > 200, "{in_the_act}");
+}
+
+/// All that a database writes is in whole sectors: other writes an encrypted file refuses.
+#[test]
+fn what_was_durable_survives_in_an_encrypted_file_and_region() {
+    for kind in [Kind::EncryptedFile, Kind::EncryptedRegion] {
+        let in_the_act = survive(kind);
+        assert!(in_the_act > 200, "{kind:?} {in_the_act}");
+    }
 }
 
 #[test]

@@ -101,6 +101,20 @@ impl RedbKv {
         store.with_table()
     }
 
+    /// As [`RedbKv::open_with`], of a file that only what `through` gives can read, since it is encrypted say.
+    ///
+    /// # Errors
+    /// [`KvError`].
+    pub fn open_through(
+        path: &Path,
+        through: impl Fn(Arc<dyn File>) -> Arc<dyn File> + Send + Sync + 'static,
+        options: KvOptions,
+    ) -> Result<Self, KvError> {
+        let store = Self::begin(Place::Through(path.to_owned(), Box::new(through)), options)?;
+        sync_parent(path)?;
+        store.with_table()
+    }
+
     /// Opens the store in the file that `open` gives, an empty one becomes an empty store: in a region of a device, and in tests.
     ///
     /// # Errors
@@ -155,6 +169,18 @@ impl RedbKv {
         std::fs::metadata(path)?;
         add_sums(path)?;
         Self::compact_at(&Place::Path(path.to_owned()))
+    }
+
+    /// The same of a file that only what `through` gives can read.
+    ///
+    /// # Errors
+    /// [`KvError`].
+    pub fn compact_through(
+        path: &Path,
+        through: impl Fn(Arc<dyn File>) -> Arc<dyn File> + Send + Sync + 'static,
+    ) -> Result<(), KvError> {
+        std::fs::metadata(path)?;
+        Self::compact_at(&Place::Through(path.to_owned(), Box::new(through)))
     }
 
     /// The same of the store in the file that `open` gives.

@@ -171,6 +171,15 @@ fn every_crash_keeps_what_was_acknowledged_with_the_log_on_a_device_of_its_own()
     }
 }
 
+/// A torn write leaves of an encrypted device what it leaves of another one.
+#[test]
+fn every_crash_keeps_what_was_acknowledged_on_encrypted_devices() {
+    for seed in seeds() {
+        let rig = Rig::encrypted(seed, 4 << 20, tiny(seed));
+        run_on(seed, rig, |_| ()).unwrap_or_else(|error| panic!("{error}"));
+    }
+}
+
 /// The same test with a mistake built in must fail: else it proves nothing.
 fn finds(planted: Planted) -> bool {
     let options = Options { planted, discards: DiscardPolicy::Devices, ..Options::tiny() };

@@ -2,6 +2,7 @@
 
 use crate::{BlockStore, MountReport, OpenError, Options, SplitDisk};
 use nacre_buf::{AlignedBuf, BufList};
+use nacre_crypt::{CryptDisk, DataKey, Part};
 use nacre_env::disk::{Disk, DiskCompletion, DiskInfo, DiskTag, Durability};
 use nacre_kv::{COMMITTED, KvBatch, KvCompletion, KvError, KvStore, KvTag, MemoryKv, Pair};
 use nacre_simdisk::{SimConfig, SimDevice, SimDisk};
@@ -171,6 +172,8 @@ pub(super) struct Rig {
     pub(super) device: SimDevice,
     /// Of the log, when it has one of its own.
     pub(super) log_device: Option<SimDevice>,
+    /// What both are encrypted by, if they are.
+    key: Option<DataKey>,
     pub(super) kv: SharedKv,
     pub(super) options: Options,
     seed: u64,
@@ -184,7 +187,7 @@ impl Rig {
         let kv = SharedKv::new(seed);
         BlockStore::mkfs(&mut device.open(), &mut kv.clone(), [7; 16], &options)
             .expect("a store can be made");
-        Self { device, log_device: None, kv, options, seed, opened: 0 }
+        Self { device, log_device: None, key: None, kv, options, seed, opened: 0 }
     }
 
     /// A new store whose log is on a device of its own.
@@ -196,20 +199,37 @@ impl Rig {
         let options = Options { wal_bytes: Some(disk.log_bytes()), ..options };
         BlockStore::mkfs(&mut disk, &mut kv.clone(), [7; 16], &options).expect("a store can be made");
         disk.label().expect("healthy devices");
-        Self { device, log_device: Some(log), kv, options, seed, opened: 0 }
+        Self { device, log_device: Some(log), key: None, kv, options, seed, opened: 0 }
+    }
+
+    /// A new store on an encrypted device, whose log is on another one.
+    pub(super) fn encrypted(seed: u64, size_bytes: u64, options: Options) -> Self {
+        let key = DataKey::generate(&mut SeededEntropy(seed));
+        let device = SimDevice::new(SimConfig::new(size_bytes, seed));
+        let log = SimDevice::new(SimConfig::new(SPLIT_LOG_BYTES, !seed));
+        let kv = SharedKv::new(seed);
+        let over = |device: &SimDevice, part| Box::new(CryptDisk::new(device.open(), Some(key.cipher(part))));
+        let mut disk =
+            SplitDisk::new(over(&device, Part::Data), over(&log, Part::Log)).expect("large enough");
+        let options = Options { wal_bytes: Some(disk.log_bytes()), ..options };
+        BlockStore::mkfs(&mut disk, &mut kv.clone(), [7; 16], &options).expect("a store can be made");
+        disk.label().expect("healthy devices");
+        Self { device, log_device: Some(log), key: Some(key), kv, options, seed, opened: 0 }
     }
 
     pub(super) fn try_open(&mut self) -> Result<(BlockStore, MountReport), OpenError> {
         self.opened += 1;
         // The process that had it open may have ended in the middle of a commit.
         self.lose_submitted(self.opened.is_multiple_of(2));
-        let stepping = |device: &SimDevice, salt: u64| {
+        let stepping = |device: &SimDevice, part: Part, salt: u64| {
             let rng = SeededEntropy(self.seed ^ (self.opened << 32) ^ salt);
-            Box::new(Stepping { disk: device.open(), device: device.clone(), rng })
+            let disk = Stepping { disk: device.open(), device: device.clone(), rng };
+            Box::new(CryptDisk::new(disk, self.key.as_ref().map(|key| key.cipher(part))))
         };
+        let data = stepping(&self.device, Part::Data, 0);
         let disk: Box<dyn Disk> = match &self.log_device {
-            None => stepping(&self.device, 0),
-            Some(log) => Box::new(SplitDisk::open(stepping(&self.device, 0), stepping(log, 1 << 20))?),
+            None => data,
+            Some(log) => Box::new(SplitDisk::open(data, stepping(log, Part::Log, 1 << 20))?),
         };
         BlockStore::open(disk, Box::new(self.kv.clone()), self.options.clone())
     }

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::crash::{Content, commit, content, random_batch};
+use nacre_crypt::{CryptFile, DataKey, Part};
 use nacre_simdisk::Syncs;
 use nacre_types::Entropy;
 use nacre_types::entropy::SeededEntropy;
@@ -12,8 +13,9 @@ const CRASHES: u64 = 12;
 
 type Journaled = JournaledKv<RedbKv>;
 
-/// The files of the journal and of the store below.
+/// The files of the journal and of the store below, encrypted or not.
 struct Files {
+    key: Option<DataKey>,
     journal: SimFile,
     below: SimFile,
 }
@@ -42,11 +44,20 @@ impl Files {
     fn below(&self) -> Result<RedbKv, KvError> {
         let file = self.below.clone();
         let options = KvOptions { cache_bytes: 64 << 10, ..KvOptions::default() };
-        RedbKv::open_on(move || Ok(Arc::new(file.open()) as Arc<dyn File>), options)
+        let key = self.key.clone();
+        RedbKv::open_on(move || Ok(through(&file, key.as_ref(), Part::Metadata)), options)
     }
 
     fn open(&self, half_bytes: u64) -> Result<Journaled, KvError> {
-        open_sized(self.below()?, Arc::new(self.journal.open()), half_bytes)
+        open_sized(self.below()?, through(&self.journal, self.key.as_ref(), Part::Journal), half_bytes)
+    }
+}
+
+fn through(file: &SimFile, key: Option<&DataKey>, part: Part) -> Arc<dyn File> {
+    let file = Arc::new(file.open());
+    match key {
+        Some(key) => Arc::new(CryptFile::new(file, key.cipher(part))),
+        None => file,
     }
 }
 
@@ -74,7 +85,9 @@ fn work(kv: &mut Journaled, rng: &mut SeededEntropy, begin: Content) -> Result<V
 }
 
 fn run(seed: u64, syncs: [Syncs; 2]) -> Result<usize, String> {
-    let files = Files { journal: SimFile::new(seed), below: SimFile::new(!seed) };
+    // Every fourth one is encrypted.
+    let key = seed.is_multiple_of(4).then(|| DataKey::generate(&mut SeededEntropy(seed)));
+    let files = Files { key, journal: SimFile::new(seed), below: SimFile::new(!seed) };
     files.journal.set_syncs(syncs[0]);
     files.below.set_syncs(syncs[1]);
     let (mut rng, mut in_the_act) = (SeededEntropy(seed), 0);
@@ -126,7 +139,7 @@ const MARK: &[u8] = b"mark";
 /// Makes the journal of a store that was there before, commits once, and loses power after so many changes of one of the files.
 /// False when the power stayed.
 fn make_and_lose_power(is_journal: bool, changes: u64) -> bool {
-    let files = Files { journal: SimFile::new(changes), below: SimFile::new(!changes) };
+    let files = Files { key: None, journal: SimFile::new(changes), below: SimFile::new(!changes) };
     let mut tree = files.below().expect("a blank file");
     tree.commit(&batch(&[("before", 900)]), Durability::Durable).expect("healthy");
     drop(tree);
