@@ -39,6 +39,7 @@ mod osd_df;
 mod osd_network;
 mod osd_new_purge;
 mod osd_read;
+mod osd_secrets;
 mod osd_state;
 mod osd_status;
 mod osd_tree;

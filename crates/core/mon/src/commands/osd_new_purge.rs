@@ -2,15 +2,16 @@
 
 use super::call::{Answer, Call, Failure, done, fail, must_be_warm, refuse};
 use super::osd_read::existing;
+use super::osd_secrets::{self, Secrets, osd_auth};
 use super::osd_state::{named_osds, set_state};
 use super::table::{Command, command};
 use crate::command::Output;
 use crate::osd::crush_edit;
-use nacre_auth::{AuthChange, CryptoKey, EntityAuth};
+use nacre_auth::AuthChange;
 use nacre_format::{Format, Node, Section};
 use nacre_maps::{OsdMap, flags};
 use nacre_msg::stats::pg_state;
-use nacre_types::{AuthName, EntityKind, Errno, OsdId, PgId, Uuid};
+use nacre_types::{Errno, OsdId, PgId, Uuid};
 use std::collections::BTreeSet;
 
 pub(super) const COMMANDS: &[Command] = &[
@@ -152,45 +153,15 @@ fn take_id(call: &mut Call<'_>, osd: OsdId, uuid: Option<Uuid>) {
     }
 }
 
-fn secret(call: &Call<'_>) -> Result<Option<CryptoKey>, Failure> {
-    if call.data.is_empty() {
-        return Ok(None);
-    }
-    let wrong = |what: &str| refuse(Errno::EINVAL, format!("invalid input: {what}"));
-    let input: serde_json::Value = serde_json::from_slice(call.data).map_err(|_| wrong("not JSON"))?;
-    let text = input.get("cephx_secret").and_then(serde_json::Value::as_str);
-    text.map(|text| CryptoKey::parse(text).map_err(|_| wrong("cephx_secret is not a key"))).transpose()
-}
-
-fn osd_auth(osd: OsdId) -> AuthName {
-    AuthName::new(EntityKind::OSD, osd.to_string())
-}
-
 fn id_output(call: &Call<'_>, osd: OsdId) -> Answer {
     call.either("created_osd", format!("{osd}\n"), Section::new().with("osdid", osd))
 }
 
 fn new(call: &mut Call<'_>) -> Answer {
-    let (uuid, id, key) = (wanted_uuid(call)?, call.args.int("id"), secret(call)?);
+    let (uuid, id, secrets) = (wanted_uuid(call)?, call.args.int("id"), Secrets::read(call)?);
     let (osd, known) = choose_id(call.state.osd.upcoming(), uuid, id)?;
-    if let Some(key) = key {
-        let caps = [("mgr", "allow profile osd"), ("mon", "allow profile osd"), ("osd", "allow *")];
-        let caps = caps.map(|(service, text)| (service.to_owned(), text.to_owned())).into_iter().collect();
-        let auth = EntityAuth { key, caps };
-        match call.state.auth.keys().entity(&osd_auth(osd)) {
-            None => call.state.auth.apply(AuthChange::Put(osd_auth(osd), auth)),
-            // The same request again. Another one would shut the OSD out that has the key, and take its place.
-            Some(held) if held.key.secret() == auth.key.secret() && held.caps == auth.caps => (),
-            Some(_) => {
-                return fail(
-                    Errno::EEXIST,
-                    format!(
-                        "osd.{osd} has a key already, with another secret or other caps: remove it first with 'ceph auth rm osd.{osd}'"
-                    ),
-                );
-            }
-        }
-    }
+    let changes = secrets.changes(call, osd, uuid)?;
+    changes.apply(call);
     if !known {
         take_id(call, osd, uuid);
     }
@@ -231,10 +202,18 @@ fn must_be_spare(call: &mut Call<'_>, osd: OsdId) -> Result<(), Failure> {
     }
 }
 
+/// The OSD's key, and what opens an encrypted store of it: without that, nothing reads its data any more.
 fn forget_keys(call: &mut Call<'_>, osd: OsdId) {
-    let name = osd_auth(osd);
-    if call.state.auth.keys().entity(&name).is_some() {
-        call.state.auth.apply(AuthChange::Remove(name));
+    let map = call.state.osd.upcoming();
+    let uuid = usize::try_from(osd).ok().and_then(|at| map.osd_uuid.get(at)).copied();
+    let uuid = uuid.filter(|uuid| *uuid != Uuid::NIL);
+    for name in [Some(osd_auth(osd)), uuid.map(osd_secrets::lockbox)].into_iter().flatten() {
+        if call.state.auth.keys().entity(&name).is_some() {
+            call.state.auth.apply(AuthChange::Remove(name));
+        }
+    }
+    if let Some(uuid) = uuid {
+        osd_secrets::forget_dmcrypt_keys(call, uuid);
     }
 }
 

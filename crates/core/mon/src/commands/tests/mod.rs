@@ -3,6 +3,7 @@
 
 mod changes;
 mod effects;
+mod encryption;
 mod golden;
 
 use super::{parse, run};
