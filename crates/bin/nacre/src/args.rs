@@ -1,5 +1,6 @@
 //! The command line: subcommands, their arguments, and how these are read. What they do is in `up`, `mon` and `osd`.
 
+use crate::dmcrypt::DmcryptArgs;
 use anyhow::{Result, bail};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use nacre_auth::{AuthMethod, CryptoKey};
@@ -267,6 +268,9 @@ pub(crate) enum MonCommand {
         /// The recovery key that was shown when the cluster was made, or when it was rotated last; - reads it from standard input.
         #[arg(long, requires = "from_osd")]
         recovery_key: Option<String>,
+        /// Files with the keys of encrypted OSDs, as a copy of `ceph config-key get dm-crypt/osd/UUID/luks` has them.
+        #[arg(long = "key-file", requires = "from_osd")]
+        key_files: Vec<PathBuf>,
         /// Name of the monitor with which the cluster goes on.
         #[arg(long)]
         name: String,
@@ -395,6 +399,8 @@ pub(crate) struct OsdArgs {
     pub(crate) device_dirs: DeviceArgs,
     #[command(flatten)]
     pub(crate) raw: RawDeviceArgs,
+    #[command(flatten)]
+    pub(crate) encryption: DmcryptArgs,
 }
 
 impl OsdArgs {
@@ -564,7 +570,7 @@ fn parse_uuid(text: &str) -> Result<Uuid, String> {
     Uuid::parse(text).ok_or_else(|| "no UUID".to_owned())
 }
 
-fn parse_key(text: &str) -> Result<CryptoKey, String> {
+pub(crate) fn parse_key(text: &str) -> Result<CryptoKey, String> {
     CryptoKey::parse(text).map_err(|error| error.to_string())
 }
 

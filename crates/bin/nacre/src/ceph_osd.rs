@@ -3,6 +3,7 @@
 
 use crate::allocator;
 use crate::args::{Auth, CephArgs, OsdArgs};
+use crate::dmcrypt;
 use crate::files::Folder;
 use crate::locks::Lock;
 use crate::machine::{host_name, machine_facts};
@@ -225,8 +226,13 @@ fn single_id(options: &OsdArgs) -> Result<OsdId> {
     }
 }
 
-/// The configuration of an OSD whose store is made.
-fn config(options: &OsdArgs, args: &CephArgs, folder: &OsdFolder) -> Result<OsdConfig> {
+/// The configuration of an OSD whose store is made. Of an encrypted one it is there when a monitor has given its key; `is_over` ends that wait.
+fn config(
+    options: &OsdArgs,
+    args: &CephArgs,
+    folder: &OsdFolder,
+    is_over: &dyn Fn() -> bool,
+) -> Result<OsdConfig> {
     let id = single_id(options)?;
     let conf = Conf::read(args, id)?;
     let (fsid, monitors) = (conf.fsid()?, conf.monitors()?);
@@ -234,6 +240,7 @@ fn config(options: &OsdArgs, args: &CephArgs, folder: &OsdFolder) -> Result<OsdC
     folder.check("whoami", &id.to_string(), "it is of another OSD")?;
     folder.check("ceph_fsid", &fsid.to_string(), "it is of another cluster")?;
     let bind = conf.bind(options.listen, &monitors)?;
+    let dmcrypt_key = dmcrypt::key_of(folder, uuid, &monitors, is_over)?;
     let target = conf.of("osd_memory_target").map(|text| memory(text, &conf)).transpose()?;
     conf.warn_unread();
     let ceph = CephConfig {
@@ -254,6 +261,7 @@ fn config(options: &OsdArgs, args: &CephArgs, folder: &OsdFolder) -> Result<OsdC
         store: StoreConfig::File {
             folder: folder.path().to_owned(),
             memory_bytes: options.memory.bytes_or(target),
+            key: dmcrypt_key,
         },
         host: host_name(),
         machine_facts: machine_facts(),
@@ -279,7 +287,7 @@ fn mkfs(options: &OsdArgs, args: &CephArgs) -> Result<()> {
     let conf = Conf::read(args, id)?;
     let fsid = conf.fsid()?;
     let folder = OsdFolder::new(&args.data);
-    crate::osd::make(&Folder::open(&args.data)?, &folder, (fsid, id), options)?;
+    crate::osd::make(&Folder::open(&args.data)?, &folder, (fsid, id), conf.monitors(), options)?;
     folder.write("ceph_fsid", &fsid.to_string())?;
     folder.write("whoami", &id.to_string())?;
     if let Some(class) = &options.crush_device_class {
@@ -292,8 +300,8 @@ fn mkfs(options: &OsdArgs, args: &CephArgs) -> Result<()> {
 fn run(options: &OsdArgs, args: &CephArgs) -> Result<()> {
     let stop = Stop::register()?;
     let folder = OsdFolder::new(&args.data);
-    let config = config(options, args, &folder)?;
     let _lock: Lock = folder.lock()?;
+    let config = config(options, args, &folder, &|| stop.is_wanted())?;
     let id = config.id;
     let handle = nacre_osd::start(&config).with_context(|| format!("cannot start osd.{id}"))?;
     let mut said = false;

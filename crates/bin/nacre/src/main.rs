@@ -6,7 +6,7 @@
 //! |---|---|---|
 //! | base | [types](../nacre_types/index.html), [buf](../nacre_buf/index.html), [denc](../nacre_denc/index.html), [msg](../nacre_msg/index.html), [maps](../nacre_maps/index.html), [crush](../nacre_crush/index.html), [ec](../nacre_ec/index.html), [txn](../nacre_txn/index.html), [options](../nacre_options/index.html), [format](../nacre_format/index.html) | plain data and codecs: no I/O, no clock, no threads |
 //! | core | [pg](../nacre_pg/index.html), [osd](../nacre_osd_core/index.html), [mon](../nacre_mon/index.html), [mgr](../nacre_mgr/index.html), [quorum](../nacre_quorum/index.html), [msgr](../nacre_msgr/index.html), [auth](../nacre_auth/index.html), [monc](../nacre_monc/index.html), [objecter](../nacre_objecter/index.html), [heartbeat](../nacre_heartbeat/index.html), [cls](../nacre_cls/index.html) | state machines: events in, effects out |
-//! | io | [env](../nacre_env/index.html), [store](../nacre_store/index.html), [blockstore](../nacre_blockstore/index.html), [kv](../nacre_kv/index.html), [simdisk](../nacre_simdisk/index.html) | the machine behind traits: clock, sockets, disks, stores |
+//! | io | [env](../nacre_env/index.html), [store](../nacre_store/index.html), [blockstore](../nacre_blockstore/index.html), [kv](../nacre_kv/index.html), [crypt](../nacre_crypt/index.html), [simdisk](../nacre_simdisk/index.html) | the machine behind traits: clock, sockets, disks, stores |
 //! | daemon | [osd](../nacre_osd/index.html), [monitor](../nacre_monitor/index.html), [client](../nacre_client/index.html), [service](../nacre_service/index.html) | threads and loops that drive the cores |
 //! | tool | [store](../nacre_store_tool/index.html), [bench](../nacre_bench/index.html), [doctor](../nacre_doctor/index.html), [top](../nacre_top/index.html) | `nacre store`, `nacre bench`, `nacre doctor` and `nacre why-slow`, `nacre top` |
 //! | test | [sim](../nacre_sim/index.html), [interop](../nacre_interop/index.html) | a whole cluster from one seed; stock programs against `nacre up` |
@@ -21,6 +21,7 @@ mod ask;
 mod bill;
 mod ceph_osd;
 mod crash_reports;
+mod dmcrypt;
 mod files;
 mod locks;
 mod machine;

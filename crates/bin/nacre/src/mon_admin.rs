@@ -48,9 +48,9 @@ pub(crate) fn run(command: &MonCommand) -> Result<()> {
         MonCommand::Recover { from: Some(from), name, addr, place, .. } => {
             recover(&Folder::open(&place.dir)?, from, name, parse_addr(addr)?)
         }
-        MonCommand::Recover { from_osd, recovery_key, name, addr, place, .. } => {
+        MonCommand::Recover { from_osd, recovery_key, key_files, name, addr, place, .. } => {
             let key = recovery_key.as_deref().unwrap_or_default();
-            mon_recovery::recover(from_osd, key, &place.dir, (name, parse_addr(addr)?))
+            mon_recovery::recover((from_osd, key_files), key, &place.dir, (name, parse_addr(addr)?))
         }
         MonCommand::RecoveryKey { rotate, place } => mon_recovery::key(&Folder::open(&place.dir)?, *rotate),
     }

@@ -39,16 +39,16 @@ pub(crate) fn key(folder: &Folder, rotate: bool) -> Result<()> {
     Ok(())
 }
 
-/// Makes the store of the only monitor of a cluster from what OSDs have kept.
+/// Makes the store of the only monitor of a cluster from what OSDs have kept; `key_files` open those that are encrypted.
 pub(crate) fn recover(
-    osds: &[PathBuf],
+    (osds, key_files): (&[PathBuf], &[PathBuf]),
     key: &str,
     dir: &Path,
     (name, addr): (&str, EntityAddr),
 ) -> Result<()> {
     check_mon_name(name)?;
     let key = read_key(key)?;
-    let kept = Kept::read(osds)?;
+    let kept = Kept::read(osds, key_files)?;
     let snapshot = kept.open(&key)?;
     let folder = Folder::open(dir)?;
     let identity = folder.identity()?;
@@ -91,11 +91,11 @@ struct Kept {
 }
 
 impl Kept {
-    fn read(osds: &[PathBuf]) -> Result<Self> {
+    fn read(osds: &[PathBuf], key_files: &[PathBuf]) -> Result<Self> {
         let mut kept = Self { newest_map: None, snapshots: Vec::new(), unreadable: Vec::new() };
         let mut first: Option<(Uuid, &Path)> = None;
         for folder in osds {
-            let state = nacre_store_tool::control_state(folder)?;
+            let state = nacre_store_tool::control_state(folder, key_files)?;
             let snapshot = state.snapshot.map(SealedSnapshot::parse).transpose();
             let of_snapshot = snapshot.as_ref().ok().and_then(Option::as_ref).map(|snapshot| snapshot.fsid);
             let of_map = state.newest_map.as_ref().map(|map| map.fsid);

@@ -3,6 +3,7 @@
 use crate::allocator;
 use crate::args::{OsdArgs, StoreKind, check_listen};
 use crate::crash_reports;
+use crate::dmcrypt;
 use crate::files::{Address, Folder};
 use crate::locks::Lock;
 use crate::machine::{capacity_bytes, host_name, machine_facts};
@@ -14,7 +15,7 @@ use nacre_auth::CryptoKey;
 use nacre_env::real::private;
 use nacre_env::{Clock, RealClock, SystemEntropy};
 use nacre_osd::{Bind, OsdConfig, OsdHandle, StoreConfig};
-use nacre_types::{Entropy, OsdId, Uuid};
+use nacre_types::{EntityAddr, Entropy, OsdId, Uuid};
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -29,6 +30,8 @@ pub(crate) struct OsdDefaults {
     pub(crate) capacity_bytes: u64,
     /// Memory that another store keeps to.
     pub(crate) memory_bytes: usize,
+    /// Ends the wait for keys of encrypted stores.
+    pub(crate) stop: Stop,
 }
 
 /// An OSD that runs in this process.
@@ -155,7 +158,13 @@ impl<'a> Hosted<'a> {
 fn start(folder: &Folder, id: OsdId, lock: Lock, defaults: &OsdDefaults) -> Result<Running> {
     let (uuid, key) = folder.read_osd(id)?;
     let store = match defaults.store {
-        StoreKind::File => StoreConfig::File { folder: folder.osd(id), memory_bytes: defaults.memory_bytes },
+        StoreKind::File => {
+            let place = OsdFolder::new(&folder.osd(id));
+            let key =
+                dmcrypt::key_of(&place, uuid, &defaults.address.monitors, &|| defaults.stop.is_wanted());
+            let key = key.with_context(|| format!("cannot start osd.{id}"))?;
+            StoreConfig::File { folder: folder.osd(id), memory_bytes: defaults.memory_bytes, key }
+        }
         StoreKind::Memory => StoreConfig::Memory { capacity_bytes: defaults.capacity_bytes },
     };
     let config = OsdConfig {
@@ -203,15 +212,19 @@ pub(crate) fn side_by_side<T: Send, R: Send>(
 fn mkfs(folder: &Folder, options: &OsdArgs) -> Result<()> {
     let [id] = options.id[..] else { bail!("--mkfs makes one OSD: give one --id") };
     // Not known on a machine where nobody has put the ceph.conf yet.
-    let cluster = folder.address().map_or(Uuid::NIL, |address| address.fsid);
-    make(folder, &OsdFolder::new(&folder.osd(id)), (cluster, id), options)
+    let address = folder.address();
+    let cluster = address.as_ref().map_or(Uuid::NIL, |address| address.fsid);
+    let monitors = address.map(|address| address.monitors);
+    make(folder, &OsdFolder::new(&folder.osd(id)), (cluster, id), monitors, options)
 }
 
-/// Makes the store of an OSD of a cluster in `place`, on the file system of `folder` or on devices.
+/// Makes the store of an OSD of a cluster in `place`, on the file system of `folder` or on devices. An encrypted one's key comes from the
+/// monitors.
 pub(crate) fn make(
     folder: &Folder,
     place: &OsdFolder,
     (cluster, id): (Uuid, OsdId),
+    monitors: Result<Vec<EntityAddr>>,
     options: &OsdArgs,
 ) -> Result<()> {
     let shown = place.path().display();
@@ -223,14 +236,22 @@ pub(crate) fn make(
     let mut entropy = SystemEntropy::default();
     let store = random_uuid(&mut entropy);
     let uuid = options.uuid.unwrap_or_else(|| random_uuid(&mut entropy));
+    let lockbox = options.encryption.lockbox_key.as_ref().filter(|_| options.encryption.dmcrypt);
+    let key = match lockbox {
+        Some(lockbox) => {
+            Some(dmcrypt::key_for_new(&monitors.context("--dmcrypt asks the monitors")?, uuid, lockbox)?)
+        }
+        None => None,
+    };
     let outcome = match options.raw.devices() {
         Some(devices) => {
             let owner = nacre_osd::Owner { cluster, osd: id, osd_uuid: uuid, store };
-            nacre_osd::mkfs_on_devices(place.path(), owner, &devices)
+            nacre_osd::mkfs_on_devices(place.path(), owner, &devices, key.as_ref())
         }
         None => {
             let size = capacity_bytes(folder, options.osd_size, StoreKind::File, 1)?;
-            nacre_osd::mkfs(place.path(), store, size, &options.device_dirs.device_dirs()).map(|()| size)
+            let dirs = options.device_dirs.device_dirs();
+            nacre_osd::mkfs(place.path(), store, size, &dirs, key.as_ref()).map(|()| size)
         }
     };
     let size = outcome.with_context(|| format!("cannot make the store of osd.{id}"))?;
@@ -238,8 +259,10 @@ pub(crate) fn make(
     let made = options.key.is_none() && !is_elsewhere;
     let generate = || CryptoKey::generate(&mut SystemEntropy::default(), RealClock::start().wall());
     let key = options.key.clone().or_else(|| made.then(generate));
+    place.write_lockbox_keyring(lockbox.map(|lockbox| dmcrypt::lockbox_text(uuid, lockbox)).as_deref())?;
     place.write_identity(id, uuid, key.as_ref())?;
-    println!("osd.{id} made in {shown} with {size} bytes, store {uuid}");
+    let encrypted = if lockbox.is_some() { ", encrypted" } else { "" };
+    println!("osd.{id} made in {shown} with {size} bytes, store {uuid}{encrypted}");
     if made {
         let keyring = place.keyring();
         println!("if the cluster does not have its key yet:");
@@ -255,6 +278,10 @@ pub(crate) fn make(
 pub(crate) fn run(options: &OsdArgs) -> Result<()> {
     if options.mkfs {
         return mkfs(&Folder::open(&options.dir)?, options);
+    }
+    if options.encryption.rotate_dmcrypt_key {
+        let [id] = options.id[..] else { bail!("--rotate-dmcrypt-key is for one OSD: give one --id") };
+        return dmcrypt::rotate(&Folder::open(&options.dir)?, id);
     }
     let stop = Stop::register()?;
     let listen = options.listen.unwrap_or(Ipv4Addr::LOCALHOST.into());
@@ -280,6 +307,7 @@ pub(crate) fn run(options: &OsdArgs) -> Result<()> {
         store: StoreKind::File,
         capacity_bytes: 0,
         memory_bytes: options.memory.bytes(),
+        stop: stop.clone(),
     };
     let locked = lock_all(&folder, &ids)?;
     // Opening a store takes a while after a crash; an operator who wants to end the process meanwhile must find its pid file.

@@ -30,6 +30,21 @@ impl OsdFolder {
         self.path.join("keyring")
     }
 
+    /// Where the key is that fetches an encrypted store's key, by ceph-volume's name.
+    pub(crate) fn lockbox_keyring(&self) -> PathBuf {
+        self.path.join("lockbox.keyring")
+    }
+
+    /// Writes it; removes what an earlier attempt left where there is none.
+    pub(crate) fn write_lockbox_keyring(&self, text: Option<&str>) -> Result<()> {
+        let path = self.lockbox_keyring();
+        match text {
+            Some(text) => write_whole(&path, text.as_bytes(), private::FILE_MODE),
+            None if path.exists() => fs::remove_file(&path).with_context(|| path.display().to_string()),
+            None => Ok(()),
+        }
+    }
+
     /// True when an OSD was made in it.
     pub(crate) fn is_made(&self) -> bool {
         self.path.join("fsid").exists()

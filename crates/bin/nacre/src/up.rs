@@ -57,7 +57,7 @@ impl Cluster<'_> {
     fn run_here(&self, options: &UpArgs, stop: &Stop) -> Result<()> {
         let mut mons = mon::start_all(self.folder, self.identity)?;
         let mut identity = self.identity.clone();
-        let defaults = self.defaults(options)?;
+        let defaults = self.defaults(options, stop)?;
         let mut osds = Hosted::start(self.folder, osd::lock_all(self.folder, &self.osds)?, &defaults)?;
         wait_until_up(self.folder, &mut mons, &mut osds, stop, self.clock)?;
         let count = osds.running().len();
@@ -85,7 +85,7 @@ impl Cluster<'_> {
         outcome
     }
 
-    fn defaults(&self, options: &UpArgs) -> Result<OsdDefaults> {
+    fn defaults(&self, options: &UpArgs, stop: &Stop) -> Result<OsdDefaults> {
         let Identity { fsid, store, auth, .. } = *self.identity;
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
         let (shards, capacity_bytes) = match store {
@@ -107,6 +107,7 @@ impl Cluster<'_> {
             store,
             capacity_bytes,
             memory_bytes: options.memory.bytes(),
+            stop: stop.clone(),
         })
     }
 
@@ -274,7 +275,8 @@ fn make_stores(
         return Ok(());
     }
     let ids: Vec<Uuid> = (0..osd_count).map(|_| random_uuid(entropy)).collect();
-    let make = |(id, uuid): (OsdId, Uuid)| nacre_osd::mkfs(&folder.osd(id), uuid, size_bytes, device_dirs);
+    let make =
+        |(id, uuid): (OsdId, Uuid)| nacre_osd::mkfs(&folder.osd(id), uuid, size_bytes, device_dirs, None);
     let made = side_by_side((0..).zip(ids), make);
     made.into_iter().try_for_each(|one| one.context("cannot make a store"))
 }

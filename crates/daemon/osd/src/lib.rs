@@ -93,8 +93,11 @@ mod turn;
 mod walk;
 
 pub use config::{Bind, CephConfig, OsdConfig};
+pub use nacre_crypt::{KeyTextError, WrappingKey};
 pub use nacre_device::Owner;
 pub use nacre_osd_core::parse_crush_location;
 pub use shard::Shard;
 pub use start::{Machine, Osd, OsdHandle, Panicked, StartError, assemble, start};
-pub use storage::{DeviceDirs, Devices, StorageError, StoreConfig, mkfs, mkfs_on_devices};
+pub use storage::{
+    DeviceDirs, Devices, StorageError, StoreConfig, StoreKeys, mkfs, mkfs_on_devices, store_keys,
+};

@@ -2,23 +2,28 @@
 //! work on the store of an OSD that is stopped.
 
 mod devices;
+mod encryption;
+mod error;
 mod metadata;
 mod parts;
 
-pub use devices::{Devices, label_of, mkfs_on_devices, wipe};
+pub use devices::{Devices, label_of, mkfs_on_devices, store_keys, wipe};
+pub use encryption::StoreKeys;
+pub use error::StorageError;
 pub use metadata::MetadataPlace;
 pub use parts::DeviceLabel;
 
-use nacre_blockstore::{BlockStore, OpenError as BlockError, Options, SplitDisk};
-use nacre_device::{LabelError, LayoutError, Refusal, RegionKind};
+use encryption::cipher;
+use nacre_blockstore::{BlockStore, Options, SplitDisk};
+use nacre_crypt::{CryptDisk, Part, WrappingKey};
 use nacre_env::RealClock;
 use nacre_env::disk::{DeviceReport, Disk, Window};
-use nacre_env::real::private::{self, PrivateError};
-use nacre_env::real::{DriverChoice, OpenError as DiskError, RealDisk, RealNet};
-use nacre_kv::{KvError, KvOptions, RedbKv};
+use nacre_env::real::private;
+use nacre_env::real::{DriverChoice, RealDisk, RealNet};
+use nacre_kv::{KvOptions, RedbKv};
 use nacre_store::{MemStore, ObjectStore};
 use nacre_types::Uuid;
-use parts::{Parts, device_bytes, disks_of};
+use parts::{PartDisk, Parts, device_bytes, disks_of, real};
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -53,147 +58,9 @@ pub enum StoreConfig {
         folder: PathBuf,
         /// Memory that the store keeps to, about.
         memory_bytes: usize,
+        /// What opens it, if it is encrypted.
+        key: Option<WrappingKey>,
     },
-}
-
-/// Why a store cannot be made or opened.
-#[derive(Debug, thiserror::Error)]
-pub enum StorageError {
-    /// The folder or an old file cannot be changed.
-    #[error("{path}: {source}")]
-    File {
-        /// File or device that it is about.
-        path: PathBuf,
-        /// What the system says.
-        source: io::Error,
-    },
-    /// Others may read the store.
-    #[error(transparent)]
-    Private(#[from] PrivateError),
-    /// The data file cannot be made or opened.
-    #[error("{path}: {source}")]
-    Disk {
-        /// File or device that it is about.
-        path: PathBuf,
-        /// What is wrong.
-        source: DiskError,
-    },
-    /// The metadata cannot be opened.
-    #[error("{path}: {source}")]
-    Meta {
-        /// File or device that it is about.
-        path: PathBuf,
-        /// What is wrong.
-        source: KvError,
-    },
-    /// The metadata's journal is not there.
-    #[error(
-        "{path} is missing: it has the newest changes of {tree}. Put it back, or make the OSD anew and let it recover from the others"
-    )]
-    NoJournal {
-        /// Where it should be.
-        path: PathBuf,
-        /// The metadata's other file.
-        tree: PathBuf,
-    },
-    /// A device cannot become an OSD's.
-    #[error(transparent)]
-    Refused(#[from] Refusal),
-    /// A device is given for two things.
-    #[error("{path} is given twice: data, log and metadata need a device each")]
-    Twice {
-        /// Which device or file.
-        path: PathBuf,
-    },
-    /// A device cannot be divided.
-    #[error("{path}: {source}")]
-    Layout {
-        /// Which device or file.
-        path: PathBuf,
-        /// What does not fit.
-        source: LayoutError,
-    },
-    /// A device does not say whose it is.
-    #[error(
-        "{path}: {source}; does the link lead to the right device? `nacre store label DEVICE` says what one is"
-    )]
-    Label {
-        /// Link to the device.
-        path: PathBuf,
-        /// What is wrong with its label.
-        source: LabelError,
-    },
-    /// A link leads to the device of something else.
-    #[error(
-        "{link} leads to {device}, which is {found}; expected was {expected}. Have devices changed their names? `nacre store label DEVICE` \
-         says what one is; let the link lead to the right one"
-    )]
-    Foreign {
-        /// Link to the device.
-        link: PathBuf,
-        /// Where it leads.
-        device: PathBuf,
-        /// What the device is.
-        found: String,
-        /// What it should be.
-        expected: String,
-    },
-    /// A device lacks what it should have.
-    #[error(
-        "{path}: its label has no region for the {kind:?}; the link to the device that has it is missing"
-    )]
-    NoRegion {
-        /// Link to the device.
-        path: PathBuf,
-        /// What it has no region for.
-        kind: RegionKind,
-    },
-    /// The folder does not say which OSD it is of.
-    #[error("{path} holds no UUID")]
-    NoIdentity {
-        /// The file that should have one.
-        path: PathBuf,
-    },
-    /// Somebody else has put something on a device of the OSD.
-    #[error(
-        "{link} leads to {label}, and {what} is on that device now: if it belongs to somebody else, take the link away; if nobody needs what \
-         was put there, clear its signature (`wipefs`), and `nacre store repair` mends the label"
-    )]
-    TakenOver {
-        /// Link in the OSD's folder.
-        link: PathBuf,
-        /// What is on it.
-        what: &'static str,
-        /// What its label says.
-        label: String,
-    },
-    /// Something of no known kind is in the place of a label.
-    #[error("{complaint}; if nobody else uses the device now, `nacre store repair` writes the label again")]
-    Overwritten {
-        /// Which copy of which label.
-        complaint: String,
-    },
-    /// What the files hold is no store, or damaged.
-    #[error("{path}: {source}")]
-    Block {
-        /// Folder of the OSD.
-        path: PathBuf,
-        /// What is wrong.
-        source: BlockError,
-    },
-}
-
-impl StorageError {
-    /// Whether another process has the store open.
-    #[must_use]
-    pub const fn is_in_use(&self) -> bool {
-        matches!(
-            self,
-            Self::Disk { source: DiskError::InUse { .. }, .. }
-                | Self::Meta { source: KvError::InUse, .. }
-                | Self::Refused(Refusal::Open(DiskError::InUse { .. }))
-        )
-    }
 }
 
 /// Whether there is a store in `folder`, whatever state it is in.
@@ -210,6 +77,8 @@ pub struct Stopped {
     pub metadata: MetadataPlace,
     /// The labels of its devices; none of a store in files.
     pub labels: Vec<DeviceLabel>,
+    /// Its wrapped key, if it is encrypted.
+    pub keys: Option<StoreKeys>,
 }
 
 impl std::fmt::Debug for Stopped {
@@ -218,37 +87,45 @@ impl std::fmt::Debug for Stopped {
     }
 }
 
-/// The devices or files of the store in `folder`, locked.
+/// The devices or files of the store in `folder`, locked, with the key of an encrypted one.
 ///
 /// # Errors
 /// [`StorageError`]; [`StorageError::is_in_use`] when an OSD runs on it.
-pub fn open_stopped(folder: &Path) -> Result<Stopped, StorageError> {
-    let Parts { data, log, metadata, labels, .. } = open_parts(folder)?;
-    Ok(Stopped { disk: join(data, log, folder)?, metadata, labels })
+pub fn open_stopped(folder: &Path, key: Option<&WrappingKey>) -> Result<Stopped, StorageError> {
+    let Parts { data, log, metadata, labels, keys, .. } = open_parts(folder, key)?;
+    Ok(Stopped { disk: join(data, log, folder)?, metadata, labels, keys })
 }
 
-fn open_parts(folder: &Path) -> Result<Parts, StorageError> {
-    if let Some(parts) = devices::open_labelled(folder)? {
+fn open_parts(folder: &Path, key: Option<&WrappingKey>) -> Result<Parts, StorageError> {
+    match find_parts(folder, key)? {
+        Parts { keys: None, .. } if key.is_some() => {
+            Err(StorageError::NeedlessKey { path: folder.to_owned() })
+        }
+        parts => Ok(parts),
+    }
+}
+
+fn find_parts(folder: &Path, key: Option<&WrappingKey>) -> Result<Parts, StorageError> {
+    if let Some(parts) = devices::open_labelled(folder, key)? {
         return Ok(parts);
     }
-    let open = |name| {
+    let keys = StoreKeys::in_folder(folder)?;
+    let key = keys.as_ref().map(|keys| keys.open(key)).transpose()?;
+    let open = |name, part| {
         let path = folder.join(name);
         let disk = RealDisk::open(&path, DriverChoice::Auto);
-        disk.map(Window::whole).map_err(|source| StorageError::Disk { path, source })
+        let disk = disk.map_err(|source| StorageError::Disk { path, source })?;
+        Ok::<PartDisk, StorageError>(CryptDisk::new(Window::whole(disk), cipher(key.as_ref(), part)))
     };
-    let data = open(BLOCK_FILE)?;
+    let data = open(BLOCK_FILE, Part::Data)?;
     // A link to nowhere is an error, not a store without a log of its own.
     let has_log = folder.join(LOG_FILE).symlink_metadata().is_ok();
-    let log = has_log.then(|| open(LOG_FILE)).transpose()?;
-    let metadata = MetadataPlace::in_folder(folder);
-    Ok(Parts { data, log, metadata, labels: Vec::new(), metadata_disks: BTreeMap::new() })
+    let log = has_log.then(|| open(LOG_FILE, Part::Log)).transpose()?;
+    let metadata = MetadataPlace::in_folder(folder, key);
+    Ok(Parts { data, log, metadata, labels: Vec::new(), metadata_disks: BTreeMap::new(), keys })
 }
 
-fn join(
-    data: Window<RealDisk>,
-    log: Option<Window<RealDisk>>,
-    folder: &Path,
-) -> Result<Box<dyn Disk>, StorageError> {
+fn join(data: PartDisk, log: Option<PartDisk>, folder: &Path) -> Result<Box<dyn Disk>, StorageError> {
     let Some(log) = log else { return Ok(Box::new(data)) };
     match SplitDisk::open(Box::new(data), Box::new(log)) {
         Ok(disk) => Ok(Box::new(disk)),
@@ -265,30 +142,38 @@ pub struct DeviceDirs {
     pub meta: Option<PathBuf>,
 }
 
-/// Makes a store of `size_bytes` in `folder`, in place of what an attempt before may have left there. What is
-/// elsewhere is named after the folder, and linked to from it.
+/// Makes a store of `size_bytes` in `folder`, in place of what an attempt before may have left there, encrypted if there is a key for it.
+/// What is elsewhere is named after the folder, and linked to from it.
 ///
 /// # Errors
 /// [`StorageError`].
-pub fn mkfs(folder: &Path, id: Uuid, size_bytes: u64, device_dirs: &DeviceDirs) -> Result<(), StorageError> {
+pub fn mkfs(
+    folder: &Path,
+    id: Uuid,
+    size_bytes: u64,
+    device_dirs: &DeviceDirs,
+    key: Option<&WrappingKey>,
+) -> Result<(), StorageError> {
     private::make_folder(folder).map_err(file_error(folder))?;
     let block = folder.join(BLOCK_FILE);
     remove(&block)?;
     let log = place(folder, LOG_FILE, device_dirs.log.as_deref())?;
-    let meta =
-        place(folder, META_FILE, device_dirs.meta.as_deref())?.unwrap_or_else(|| folder.join(META_FILE));
+    place(folder, META_FILE, device_dirs.meta.as_deref())?;
     place(folder, JOURNAL_FILE, device_dirs.meta.as_deref())?;
-    let create = |path: &Path, bytes| {
-        RealDisk::create(path, bytes, DriverChoice::Auto)
-            .map_err(|source| StorageError::Disk { path: path.to_owned(), source })
+    let key = encryption::new_in_folder(folder, id, key)?;
+    let create = |path: &Path, bytes, part| {
+        let disk = RealDisk::create(path, bytes, DriverChoice::Auto);
+        let disk = disk.map_err(|source| StorageError::Disk { path: path.to_owned(), source })?;
+        Ok::<_, StorageError>(CryptDisk::new(disk, cipher(key.as_ref(), part)))
     };
-    let data = create(&block, size_bytes)?;
-    let mut kv = RedbKv::open(&meta).map_err(|source| StorageError::Meta { path: meta.clone(), source })?;
+    let data = create(&block, size_bytes, Part::Data)?;
+    let metadata = MetadataPlace::in_folder(folder, key.clone());
+    let mut kv = metadata.open_tree(KvOptions::default())?;
     let log_bytes = SplitDisk::HEAD_BYTES + Options::default().wal_bytes(size_bytes);
-    let log = log.map(|log| create(&log, log_bytes)).transpose()?;
+    let log = log.map(|log| create(&log, log_bytes, Part::Log)).transpose()?;
     make_store(folder, Box::new(data), log.map(|log| Box::new(log) as Box<dyn Disk>), &mut kv, id)?;
     drop(kv);
-    make_journal(&MetadataPlace::in_folder(folder), size_bytes)
+    make_journal(&metadata, size_bytes)
 }
 
 /// Gives the metadata of a new store their journal. An OSD with another memory target makes it smaller or larger when it opens it.
@@ -359,15 +244,15 @@ fn place(folder: &Path, name: &str, elsewhere: Option<&Path>) -> Result<Option<P
 /// # Errors
 /// [`StorageError`].
 pub(crate) fn open(config: &StoreConfig, net: &RealNet) -> Result<Box<dyn ObjectStore + Send>, StorageError> {
-    let (folder, memory_bytes) = match config {
+    let (folder, memory_bytes, key) = match config {
         StoreConfig::Memory { capacity_bytes } => return Ok(Box::new(MemStore::new(*capacity_bytes))),
-        StoreConfig::File { folder, memory_bytes } => (folder, *memory_bytes),
+        StoreConfig::File { folder, memory_bytes, key } => (folder, *memory_bytes, key.as_ref()),
     };
     for path in private::tighten(folder)? {
         tracing::warn!(path = %path.display(), "other users could read or write this; its permissions are now the owner's only");
     }
     let block = folder.join(BLOCK_FILE);
-    let mut parts = open_parts(folder)?;
+    let mut parts = open_parts(folder, key)?;
     for label in &mut parts.labels {
         let Some(complaint) = label.complaint() else { continue };
         if label.is_overwritten() {
@@ -379,10 +264,18 @@ pub(crate) fn open(config: &StoreConfig, net: &RealNet) -> Result<Box<dyn Object
             tracing::warn!(%error, "the label cannot be written: the device may be about to fail");
         }
     }
-    for disk in [Some(&parts.data), parts.log.as_ref()].into_iter().flatten() {
-        net.watch(disk.disk().wake_fd()).map_err(file_error(&block))?;
+    if let Some(keys) = &mut parts.keys
+        && let Some(complaint) = keys.complaint()
+    {
+        tracing::warn!(complaint, "it is written again from the other copy");
+        if let Err(error) = keys.repair() {
+            tracing::warn!(%error, "the wrapped key cannot be written: the device may be about to fail");
+        }
     }
-    let refused = parts.data.disk().ring_refused().map(str::to_owned);
+    for disk in [Some(&parts.data), parts.log.as_ref()].into_iter().flatten() {
+        net.watch(real(disk).wake_fd()).map_err(file_error(&block))?;
+    }
+    let refused = real(&parts.data).ring_refused().map(str::to_owned);
     let options = examine(&mut parts, folder, Options::for_memory(memory_bytes))?;
     let Parts { data, log, metadata, .. } = parts;
     let half_bytes = options.journal_half_bytes(data.info().size_bytes);
@@ -432,7 +325,7 @@ fn examine(parts: &mut Parts, folder: &Path, options: Options) -> Result<Options
 }
 
 fn facts(parts: &Parts, report: Option<&DeviceReport>, options: &Options) -> Vec<(&'static str, String)> {
-    let disk = parts.data.disk();
+    let disk = real(&parts.data);
     let info = disk.info();
     let rotational = disk.rotational().unwrap_or(false);
     let known = |value: Option<bool>| value.map_or("unknown", |yes| if yes { "1" } else { "0" });
@@ -440,6 +333,7 @@ fn facts(parts: &Parts, report: Option<&DeviceReport>, options: &Options) -> Vec
         ("nacre_bdev_access_mode", if disk.is_block_device() { "blk" } else { "file" }.to_owned()),
         ("nacre_bdev_block_size", info.block_bytes.to_string()),
         ("nacre_bdev_direct", u8::from(disk.is_direct()).to_string()),
+        ("nacre_bdev_encrypted", u8::from(parts.data.is_encrypted()).to_string()),
         ("nacre_bdev_driver", info.driver.to_owned()),
         ("nacre_bdev_size", info.size_bytes.to_string()),
         ("nacre_bdev_type", if rotational { "hdd" } else { "ssd" }.to_owned()),
@@ -469,7 +363,7 @@ fn facts(parts: &Parts, report: Option<&DeviceReport>, options: &Options) -> Vec
 /// What of a store is where, and how large that is.
 fn place_facts(parts: &Parts, folder: &Path) -> Vec<(&'static str, String)> {
     let log = parts.log.as_ref();
-    let log_rotational = log.map_or_else(|| parts.data.disk().rotational(), |log| log.disk().rotational());
+    let log_rotational = log.map_or_else(|| real(&parts.data).rotational(), |log| real(log).rotational());
     let mut facts = vec![
         ("journal_rotational", u8::from(log_rotational.unwrap_or(false)).to_string()),
         ("nacre_log_apart", u8::from(log.is_some()).to_string()),

@@ -12,12 +12,17 @@ use std::io;
 pub(crate) const LABEL_BYTES: u64 = 4096;
 const BLOCK: usize = 4096;
 pub(crate) const MAGIC: [u8; 8] = *b"NacreDEV";
-/// Of a label without a journal, and the newest that is read: programs that know version 1 would open metadata without their journal.
+/// Of a label without a journal: programs that know version 1 would open metadata without their journal.
 const VERSION_PLAIN: u32 = 1;
-const VERSION: u32 = 2;
+/// Of one with a journal: programs that know version 2 would take an encrypted device for a damaged one.
+const VERSION_JOURNAL: u32 = 2;
+/// Of an encrypted device, with a journal or without; the newest that is read.
+const VERSION: u32 = 3;
 const CRC_AT: usize = BLOCK - 4;
 /// Regions of a device at most.
 const REGIONS_MAX: u32 = 8;
+/// The first region of an encrypted device begins here or behind: in front of it is the wrapped key.
+const KEYS_END: u64 = 1 << 20;
 /// What [`erase`] clears at each end: labels, superblocks and heads of regions.
 const ERASED_BYTES: u64 = 4 << 20;
 
@@ -126,12 +131,15 @@ pub struct Label {
     pub device_bytes: u64,
     /// What lies where, in order of offsets.
     pub regions: Vec<Region>,
+    /// Whether the regions are encrypted; the data device has the wrapped key then, in front of them.
+    pub is_encrypted: bool,
 }
 
 impl fmt::Display for Label {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Owner { osd, osd_uuid, store, .. } = self.owner;
-        write!(f, "the {} device of osd.{osd} (uuid {osd_uuid}, store {store})", self.role)
+        let encrypted = if self.is_encrypted { "encrypted " } else { "" };
+        write!(f, "the {encrypted}{} device of osd.{osd} (uuid {osd_uuid}, store {store})", self.role)
     }
 }
 
@@ -236,9 +244,12 @@ impl Label {
     fn encode(&self) -> Vec<u8> {
         let mut w = Writer::with_capacity(BLOCK);
         let Owner { cluster, osd, osd_uuid, store } = self.owner;
-        let has_journal = self.region(RegionKind::Journal).is_some();
         w.raw(&MAGIC);
-        w.u32(if has_journal { VERSION } else { VERSION_PLAIN });
+        w.u32(match self.region(RegionKind::Journal) {
+            _ if self.is_encrypted => VERSION,
+            Some(_) => VERSION_JOURNAL,
+            None => VERSION_PLAIN,
+        });
         w.u32(self.role.code());
         for id in [cluster, osd_uuid, store] {
             w.raw(&id.0);
@@ -274,13 +285,13 @@ impl Label {
         if !(VERSION_PLAIN..=VERSION).contains(&version) {
             return Err(Bad::Newer(version));
         }
-        let label = Self::read(&mut r).map_err(malformed)?;
+        let label = Self::read(&mut r, version == VERSION).map_err(malformed)?;
         label.check().map_err(|reason| Bad::Damaged(reason.to_owned()))?;
         Ok(label)
     }
 
     /// What comes behind the version.
-    fn read(r: &mut Reader) -> Result<Self, DecodeError> {
+    fn read(r: &mut Reader, is_encrypted: bool) -> Result<Self, DecodeError> {
         let role = Role::from_code(r.u32()?)?;
         let (cluster, osd_uuid, store) = (Uuid(r.array()?), Uuid(r.array()?), Uuid(r.array()?));
         let (osd, count, device_bytes) = (r.i32()?, r.u32()?, r.u64()?);
@@ -293,13 +304,15 @@ impl Label {
             let _unused = r.u32()?;
             regions.push(Region { kind, offset: r.u64()?, length: r.u64()? });
         }
-        Ok(Self { owner: Owner { cluster, osd, osd_uuid, store }, role, device_bytes, regions })
+        let owner = Owner { cluster, osd, osd_uuid, store };
+        Ok(Self { owner, role, device_bytes, regions, is_encrypted })
     }
 
     /// Whether regions lie between the labels, apart from each other, and are those of the role.
     fn check(&self) -> Result<(), &'static str> {
         let Some(end) = self.device_bytes.checked_sub(LABEL_BYTES) else { return Err("no room for a label") };
-        let mut free = LABEL_BYTES;
+        let keys_end = if self.is_encrypted { KEYS_END } else { LABEL_BYTES };
+        let mut free = keys_end;
         for region in &self.regions {
             let words = [region.offset, region.length, self.device_bytes];
             let behind = region.offset.checked_add(region.length).filter(|behind| *behind <= end);

@@ -6,7 +6,7 @@ use anyhow::Result;
 use clap::Args;
 use nacre_blockstore::{BlockStore, CheckReport, Layout, MountReport, OpenError};
 use nacre_env::Disk;
-use nacre_osd::storage::{DeviceLabel, Stopped};
+use nacre_osd::storage::{DeviceLabel, Stopped, StoreKeys};
 use nacre_store::ObjectStore;
 use serde_json::{Value, json};
 use std::process::ExitCode;
@@ -93,14 +93,15 @@ pub(crate) fn examine(target: &Target, deep: bool) -> Result<Findings> {
         }
     }
     drop((stopped, kv));
-    let is_of_copy = |problem: &Value| problem["kind"] == "superblock" || problem["kind"] == "label";
+    let of_copies = ["superblock", "label", "keys"];
+    let is_of_copy = |problem: &Value| of_copies.iter().any(|kind| problem["kind"] == *kind);
     if findings.problems.iter().all(is_of_copy) {
         opened(target, deep, &mut findings)?;
     }
     Ok(findings)
 }
 
-/// What the labels of a store on devices say; one copy of each may be damaged, or there would be no store.
+/// What the labels of a store on devices say, and its wrapped key; one copy of each may be damaged, or there would be no store.
 fn labels(stopped: &Stopped, findings: &mut Findings) {
     let said = |label: &DeviceLabel| format!("{}: {}", label.device().display(), label.label());
     if !stopped.labels.is_empty() {
@@ -108,6 +109,10 @@ fn labels(stopped: &Stopped, findings: &mut Findings) {
     }
     for complaint in stopped.labels.iter().filter_map(DeviceLabel::complaint) {
         findings.problem("label", complaint);
+    }
+    findings.fact("encrypted", stopped.keys.is_some().into());
+    if let Some(complaint) = stopped.keys.as_ref().and_then(StoreKeys::complaint) {
+        findings.problem("keys", complaint);
     }
 }
 

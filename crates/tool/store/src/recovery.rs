@@ -5,7 +5,7 @@ use anyhow::{Result, bail};
 use nacre_buf::Bytes;
 use nacre_maps::OsdMap;
 use nacre_osd::storage;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// What the store of an OSD holds beside its PGs.
@@ -17,14 +17,18 @@ pub struct ControlState {
     pub snapshot: Option<Bytes>,
 }
 
-/// Reads the store in an OSD's folder without a byte of it being changed.
+/// Reads the store in an OSD's folder without a byte of it being changed. An encrypted one is opened by the key in one of the files.
 ///
 /// # Errors
 /// When there is none, or an OSD runs on it; the text says what to do.
-pub fn control_state(folder: &Path) -> Result<ControlState> {
+pub fn control_state(folder: &Path, key_files: &[PathBuf]) -> Result<ControlState> {
     if !storage::is_made(folder) {
         bail!("{} holds no OSD's store; give folders of OSDs, such as nacre-data/osd.0", folder.display());
     }
-    let (store, _) = Target::new(folder.to_owned()).look()?;
+    let is_encrypted = storage::store_keys(folder)?.is_some();
+    // Of several OSDs some may need none.
+    let key_files = if is_encrypted { key_files.to_vec() } else { Vec::new() };
+    let target = Target::new(folder.to_owned(), key_files);
+    let (store, _) = target.look()?;
     Ok(ControlState { newest_map: newest_map(&store), snapshot: storage::stored_snapshot(&store) })
 }

@@ -70,6 +70,12 @@ pub(crate) fn repair(options: &Options) -> Result<Vec<String>> {
             done.push(format!("{complaint}; wrote it again from the other one"));
         }
     }
+    if let Some(keys) = &mut stopped.keys
+        && let Some(complaint) = keys.complaint()
+    {
+        keys.repair()?;
+        done.push(format!("{complaint}; wrote it again from the other one"));
+    }
     for copy in nacre_blockstore::restore_superblocks(stopped.disk.as_mut())
         .context("neither superblock copy is whole")?
     {

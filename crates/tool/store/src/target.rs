@@ -9,10 +9,12 @@ use nacre_buf::{BufList, ByteStr, Bytes};
 use nacre_env::Disk;
 use nacre_kv::KvStore;
 use nacre_osd::storage::{self, Stopped};
+use nacre_osd::{StorageError, WrappingKey};
 use nacre_store::{Completion, ObjectStore};
 use nacre_txn::{FetchFrom, ObjectView, ReadError, StoreToken};
 use nacre_types::{HObject, PgId, SpgId, Uuid};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use zeroize::Zeroizing;
 
 /// Objects listed at a time.
 const PAGE_OBJECTS: usize = 1024;
@@ -24,11 +26,35 @@ const FETCH: StoreToken = StoreToken::without_pg(1);
 pub(crate) struct Target {
     /// Folder of the OSD, such as nacre-data/osd.0.
     folder: PathBuf,
+    /// File with the key of an encrypted store: what `ceph config-key get dm-crypt/osd/UUID/luks` prints, with the OSD's uuid. May be
+    /// given several times: the one that opens the store is taken.
+    #[arg(long = "key-file")]
+    key_files: Vec<PathBuf>,
+}
+
+/// Why a store does not open.
+enum StoppedError {
+    Storage(StorageError),
+    /// A file with a key is none.
+    Key(anyhow::Error),
+}
+
+impl From<StorageError> for StoppedError {
+    fn from(error: StorageError) -> Self {
+        Self::Storage(error)
+    }
+}
+
+/// The key that a file has.
+fn read_key(path: &Path) -> Result<WrappingKey> {
+    let text = Zeroizing::new(std::fs::read_to_string(path).with_context(|| path.display().to_string())?);
+    WrappingKey::from_text(&text).with_context(|| path.display().to_string())
 }
 
 impl Target {
-    pub(crate) fn new(folder: PathBuf) -> Self {
-        Self { folder }
+    /// With files that may have its key.
+    pub(crate) fn new(folder: PathBuf, key_files: Vec<PathBuf>) -> Self {
+        Self { folder, key_files }
     }
 
     pub(crate) fn shown(&self) -> String {
@@ -37,11 +63,31 @@ impl Target {
 
     /// Its devices or files, locked.
     pub(crate) fn stopped(&self) -> Result<Stopped> {
-        match storage::open_stopped(&self.folder) {
+        match self.unlocked() {
             Ok(stopped) => Ok(stopped),
-            Err(error) if error.is_in_use() => Err(self.in_use()),
-            Err(error) => Err(error.into()),
+            Err(StoppedError::Storage(error)) if error.is_in_use() => Err(self.in_use()),
+            Err(StoppedError::Storage(error @ StorageError::NoKey { .. })) => {
+                Err(anyhow!("{error}. Give it with --key-file"))
+            }
+            Err(StoppedError::Storage(error)) => Err(error.into()),
+            Err(StoppedError::Key(error)) => Err(error),
         }
+    }
+
+    /// With the first key that opens it, if it needs one.
+    fn unlocked(&self) -> Result<Stopped, StoppedError> {
+        let Some((last, others)) = self.key_files.split_last() else {
+            return Ok(storage::open_stopped(&self.folder, None)?);
+        };
+        for path in others {
+            let key = read_key(path).map_err(StoppedError::Key)?;
+            match storage::open_stopped(&self.folder, Some(&key)) {
+                Err(StorageError::WrongKey { .. }) => (),
+                opened => return Ok(opened?),
+            }
+        }
+        let key = read_key(last).map_err(StoppedError::Key)?;
+        Ok(storage::open_stopped(&self.folder, Some(&key))?)
     }
 
     fn in_use(&self) -> anyhow::Error {

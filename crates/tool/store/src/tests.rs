@@ -2,6 +2,7 @@
 
 mod content;
 mod devices;
+mod encrypted;
 mod image;
 
 use crate::repair::{self, repair};

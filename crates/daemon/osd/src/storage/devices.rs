@@ -1,11 +1,13 @@
 //! Stores on raw devices: made, found again by their labels, given up. In the OSD's folder `block`, `log` and `meta` are links to the devices.
 
+use super::encryption::{self, StoreKeys, cipher, through};
 use super::metadata::MetadataPlace;
-use super::parts::{DeviceLabel, Parts};
+use super::parts::{DeviceLabel, PartDisk, Parts};
 use super::{
     BLOCK_FILE, JOURNAL_FILE, LOG_FILE, META_FILE, StorageError, file_error, make_journal, make_store, remove,
 };
 use nacre_blockstore::{Options, SplitDisk};
+use nacre_crypt::{CryptDisk, DataKey, Part as CryptPart, WrappingKey};
 use nacre_device::{
     Claimed, Found, Label, LabelError, LayoutError, Owner, Region, RegionKind, Role, System, claim,
     data_regions, erase, foreign, log_region, metadata_regions, read_label, write_label,
@@ -51,7 +53,8 @@ struct Part {
 impl Part {
     fn new(claimed: Claimed, role: Role, owner: Owner, regions: Vec<Region>) -> Result<Self, StorageError> {
         let view = Arc::new(claimed.held.view().map_err(file_error(&claimed.name))?);
-        let label = Label { owner, role, device_bytes: claimed.held.size_bytes(), regions };
+        let device_bytes = claimed.held.size_bytes();
+        let label = Label { owner, role, device_bytes, regions, is_encrypted: false };
         Ok(Self { claimed, view, label })
     }
 
@@ -70,23 +73,31 @@ struct ToBeLabelled {
     view: Arc<DeviceView>,
 }
 
-/// Makes a store on devices that nobody uses, with links to them in `folder`; gives the bytes that it has for objects and log. The
+/// Makes a store on devices that nobody uses, with links to them in `folder`, encrypted if there is a key for it; gives the bytes that it has for objects and log. The
 /// labels come last, and that of the data at the very end: what was left without any is taken again with [`Devices::force`], what has one
 /// already must be given up first ([`wipe`]).
 ///
 /// # Errors
 /// [`StorageError`].
-pub fn mkfs_on_devices(folder: &Path, owner: Owner, devices: &Devices) -> Result<u64, StorageError> {
-    let Plan { data, log, metadata } = Plan::new(owner, devices)?;
+pub fn mkfs_on_devices(
+    folder: &Path,
+    owner: Owner,
+    devices: &Devices,
+    key: Option<&WrappingKey>,
+) -> Result<u64, StorageError> {
+    let mut plan = Plan::new(owner, devices)?;
+    plan.parts().for_each(|part| part.label.is_encrypted = key.is_some());
+    let Plan { data, log, metadata } = plan;
     let store_bytes = region_of(&data.label, RegionKind::Store, &data.claimed.name)?.length;
     private::make_folder(folder).map_err(file_error(folder))?;
-    let place = new_metadata(metadata.as_ref().unwrap_or(&data))?;
+    let key = encryption::new_on_device(&data.claimed.name, data.view.as_ref(), owner.store, key)?;
+    let place = new_metadata(metadata.as_ref().unwrap_or(&data), key.as_ref())?;
     let mut kv = place.open_tree(KvOptions::default())?;
     let mut labels = vec![data.to_be_labelled(BLOCK_FILE)];
     labels.extend(log.as_ref().map(|log| log.to_be_labelled(LOG_FILE)));
     labels.extend(metadata.as_ref().map(|metadata| metadata.to_be_labelled(META_DEVICE)));
-    let data = new_disk(data, RegionKind::Store)?;
-    let log = log.map(|log| new_disk(log, RegionKind::Log)).transpose()?;
+    let data = new_disk(data, RegionKind::Store, key.as_ref())?;
+    let log = log.map(|log| new_disk(log, RegionKind::Log, key.as_ref())).transpose()?;
     make_store(folder, Box::new(data), log.map(|log| Box::new(log) as Box<dyn Disk>), &mut kv, owner.store)?;
     drop(kv);
     make_journal(&place, store_bytes)?;
@@ -138,6 +149,12 @@ impl Plan {
     }
 }
 
+impl Plan {
+    fn parts(&mut self) -> impl Iterator<Item = &mut Part> {
+        [Some(&mut self.data), self.log.as_mut(), self.metadata.as_mut()].into_iter().flatten()
+    }
+}
+
 fn layout_error(claimed: &Claimed) -> impl FnOnce(LayoutError) -> StorageError + use<> {
     let path = claimed.name.clone();
     move |source| StorageError::Layout { path, source }
@@ -168,18 +185,23 @@ fn place_of(label: &Label, link: &Path) -> Result<RegionPlace, StorageError> {
 }
 
 /// The journal's region and its length, if a device has one.
-fn journal_of(label: &Label, view: &Arc<DeviceView>) -> Option<(Arc<DevicePart>, u64)> {
+fn journal_of(
+    label: &Label,
+    view: &Arc<DeviceView>,
+    key: Option<&DataKey>,
+) -> Option<(Arc<DevicePart>, u64)> {
     let Region { offset, length, .. } = label.region(RegionKind::Journal)?;
-    Some((Arc::new(DevicePart::new(Arc::clone(view) as Arc<dyn File>, offset, length)), length))
+    let device = through(Arc::clone(view) as Arc<dyn File>, key, CryptPart::Journal);
+    Some((Arc::new(DevicePart::new(device, offset, length)), length))
 }
 
 /// An empty region for the metadata, and one in which no journal is.
-fn new_metadata(part: &Part) -> Result<MetadataPlace, StorageError> {
+fn new_metadata(part: &Part, key: Option<&DataKey>) -> Result<MetadataPlace, StorageError> {
     let path = &part.claimed.name;
     let place = place_of(&part.label, path)?;
-    let device = Arc::clone(&part.view) as Arc<dyn File>;
+    let device = through(Arc::clone(&part.view) as Arc<dyn File>, key, CryptPart::Metadata);
     let tree = Arc::new(RegionFile::create(device, place).map_err(file_error(path))?);
-    let journal = journal_of(&part.label, &part.view);
+    let journal = journal_of(&part.label, &part.view, key);
     if let Some((part, _)) = &journal {
         let smallest_bytes = usize::try_from(journal_file_bytes(0)).unwrap_or(0);
         part.write(0, &vec![0; smallest_bytes]).and_then(|()| part.sync()).map_err(file_error(path))?;
@@ -188,7 +210,7 @@ fn new_metadata(part: &Part) -> Result<MetadataPlace, StorageError> {
 }
 
 /// The region of a kind as a disk, trimmed where it is flash, which need not keep what was there.
-fn new_disk(part: Part, kind: RegionKind) -> Result<Window<RealDisk>, StorageError> {
+fn new_disk(part: Part, kind: RegionKind, key: Option<&DataKey>) -> Result<PartDisk, StorageError> {
     let Part { claimed: Claimed { held, name }, label, .. } = part;
     let region = region_of(&label, kind, &name)?;
     let disk = held
@@ -206,7 +228,17 @@ fn new_disk(part: Part, kind: RegionKind) -> Result<Window<RealDisk>, StorageErr
         }
         at += length;
     }
-    Ok(disk)
+    Ok(decrypted(disk, kind, key))
+}
+
+fn decrypted(disk: Window<RealDisk>, kind: RegionKind, key: Option<&DataKey>) -> PartDisk {
+    let part = match kind {
+        RegionKind::Store => CryptPart::Data,
+        RegionKind::Log => CryptPart::Log,
+        RegionKind::Metadata => CryptPart::Metadata,
+        RegionKind::Journal => CryptPart::Journal,
+    };
+    CryptDisk::new(disk, cipher(key, part))
 }
 
 /// A device behind a link, and what its label says.
@@ -245,27 +277,30 @@ impl Linked {
         DeviceLabel { link: self.link.clone(), found: self.found.clone(), view: Arc::clone(&self.view) }
     }
 
-    fn into_disk(self, kind: RegionKind) -> Result<Window<RealDisk>, StorageError> {
+    fn into_disk(self, kind: RegionKind, key: Option<&DataKey>) -> Result<PartDisk, StorageError> {
         let region = region_of(&self.found.label, kind, &self.link)?;
         let path = self.link;
         let disk = self.held.into_disk(DriverChoice::Auto);
         let disk = disk.map_err(|source| StorageError::Disk { path, source })?;
-        Ok(Window::new(disk, region.offset, region.length))
+        Ok(decrypted(Window::new(disk, region.offset, region.length), kind, key))
+    }
+
+    /// Where its wrapped key is, if it is encrypted.
+    fn keys(&self) -> Result<Option<StoreKeys>, StorageError> {
+        let label = &self.found.label;
+        let device = Arc::clone(&self.view) as Arc<dyn File>;
+        let keys = || StoreKeys::on_device(&self.link, device, label.owner.store);
+        label.is_encrypted.then(keys).transpose()
     }
 }
 
 /// Opens the devices of the store in `folder`; `None` when its data lie in a file, or on a device without a label as an operator may have
 /// linked it.
-pub(super) fn open_labelled(folder: &Path) -> Result<Option<Parts>, StorageError> {
-    let has_metadata_file = folder.join(META_FILE).symlink_metadata().is_ok();
-    let is_link = folder.join(BLOCK_FILE).symlink_metadata().is_ok_and(|found| found.is_symlink());
-    if has_metadata_file || !is_link {
-        return Ok(None);
-    }
-    let uuid = identity(folder)?;
-    let data = Linked::open(folder, BLOCK_FILE)?;
-    let expected = format!("the data device of the OSD with uuid {uuid}, of which this is the folder");
-    data.check(Role::Data, |owner| owner.osd_uuid == uuid, expected)?;
+pub(super) fn open_labelled(folder: &Path, key: Option<&WrappingKey>) -> Result<Option<Parts>, StorageError> {
+    let Some((uuid, data)) = data_device(folder)? else { return Ok(None) };
+    let keys = data.keys()?;
+    let key = keys.as_ref().map(|keys| keys.open(key)).transpose()?;
+    let key = key.as_ref();
     let owner = data.found.label.owner;
     let other = |name: &str, role: Role| -> Result<Option<Linked>, StorageError> {
         // A link to nowhere is an error, not a store without such a device.
@@ -276,17 +311,46 @@ pub(super) fn open_labelled(folder: &Path) -> Result<Option<Parts>, StorageError
         let Owner { osd, store, .. } = owner;
         let expected = format!("the {role} device of osd.{osd} (uuid {uuid}, store {store})");
         linked.check(role, |found| *found == owner, expected)?;
+        let (has, wanted) = (linked.found.label.is_encrypted, key.is_some());
+        if has != wanted {
+            return Err(StorageError::Mixed { link: linked.link });
+        }
         Ok(Some(linked))
     };
     let log = other(LOG_FILE, Role::Log)?;
     let metadata = other(META_DEVICE, Role::Metadata)?;
     let labels = [Some(&data), log.as_ref(), metadata.as_ref()].into_iter().flatten().map(Linked::label);
     let labels = labels.collect();
-    let place = metadata_place(metadata.as_ref().unwrap_or(&data))?;
+    let place = metadata_place(metadata.as_ref().unwrap_or(&data), key)?;
     let metadata_disks = metadata.map_or_else(BTreeMap::new, |linked| linked.held.disks());
-    let data = data.into_disk(RegionKind::Store)?;
-    let log = log.map(|log| log.into_disk(RegionKind::Log)).transpose()?;
-    Ok(Some(Parts { data, log, metadata: place, labels, metadata_disks }))
+    let data = data.into_disk(RegionKind::Store, key)?;
+    let log = log.map(|log| log.into_disk(RegionKind::Log, key)).transpose()?;
+    Ok(Some(Parts { data, log, metadata: place, labels, metadata_disks, keys }))
+}
+
+/// The OSD's uuid and its data device, if that has a label.
+fn data_device(folder: &Path) -> Result<Option<(Uuid, Linked)>, StorageError> {
+    let has_metadata_file = folder.join(META_FILE).symlink_metadata().is_ok();
+    let is_link = folder.join(BLOCK_FILE).symlink_metadata().is_ok_and(|found| found.is_symlink());
+    if has_metadata_file || !is_link {
+        return Ok(None);
+    }
+    let uuid = identity(folder)?;
+    let data = Linked::open(folder, BLOCK_FILE)?;
+    let expected = format!("the data device of the OSD with uuid {uuid}, of which this is the folder");
+    data.check(Role::Data, |owner| owner.osd_uuid == uuid, expected)?;
+    Ok(Some((uuid, data)))
+}
+
+/// The wrapped key of the store in `folder`, which no OSD runs on; `None` when it is not encrypted.
+///
+/// # Errors
+/// [`StorageError`].
+pub fn store_keys(folder: &Path) -> Result<Option<StoreKeys>, StorageError> {
+    match data_device(folder)? {
+        Some((_, data)) => data.keys(),
+        None => StoreKeys::in_folder(folder),
+    }
 }
 
 fn identity(folder: &Path) -> Result<Uuid, StorageError> {
@@ -295,12 +359,13 @@ fn identity(folder: &Path) -> Result<Uuid, StorageError> {
     Uuid::parse(text.trim()).ok_or(StorageError::NoIdentity { path })
 }
 
-fn metadata_place(linked: &Linked) -> Result<MetadataPlace, StorageError> {
+fn metadata_place(linked: &Linked, key: Option<&DataKey>) -> Result<MetadataPlace, StorageError> {
     let device = linked.link.clone();
     let place = place_of(&linked.found.label, &device)?;
-    let file = RegionFile::open(Arc::clone(&linked.view) as Arc<dyn File>, place)
+    let view = through(Arc::clone(&linked.view) as Arc<dyn File>, key, CryptPart::Metadata);
+    let file = RegionFile::open(view, place)
         .map_err(|error| StorageError::Meta { path: device.clone(), source: of_region(error) })?;
-    let journal = journal_of(&linked.found.label, &linked.view);
+    let journal = journal_of(&linked.found.label, &linked.view, key);
     Ok(MetadataPlace::Regions { device, tree: Arc::new(file), journal })
 }
 

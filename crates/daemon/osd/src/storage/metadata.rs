@@ -3,7 +3,9 @@
 //! The tree is a redb database, the journal a `nacre_kv::JournaledKv`'s. A store of an earlier program has none until an OSD opens it, a
 //! device that was divided by one never. Once there is a journal, the tree alone is not what the store has: it says so itself.
 
+use super::encryption::through;
 use super::{JOURNAL_FILE, META_FILE, META_RESERVE_BYTES, StorageError, file_error};
+use nacre_crypt::{DataKey, Part};
 use nacre_device::RegionKind;
 use nacre_env::{File, FileRoom};
 use nacre_kv::{
@@ -31,6 +33,8 @@ pub enum MetadataPlace {
         tree: PathBuf,
         /// The journal's file, or a link to it; not there before the store has one.
         journal: PathBuf,
+        /// Of an encrypted store.
+        key: Option<DataKey>,
     },
     /// In regions of a device.
     Regions {
@@ -41,6 +45,12 @@ pub enum MetadataPlace {
         /// The journal's region, with its length; none on a device of an earlier program.
         journal: Option<(Arc<DevicePart>, u64)>,
     },
+}
+
+/// What decrypts the tree's file.
+fn tree_cipher(key: &DataKey) -> impl Fn(Arc<dyn File>) -> Arc<dyn File> + Send + Sync + use<> {
+    let key = key.clone();
+    move |file| through(file, Some(&key), Part::Metadata)
 }
 
 /// Metadata that are open.
@@ -54,8 +64,8 @@ pub(super) struct Metadata {
 
 impl MetadataPlace {
     /// The files in an OSD's folder, or links to them.
-    pub(super) fn in_folder(folder: &Path) -> Self {
-        Self::Files { tree: folder.join(META_FILE), journal: folder.join(JOURNAL_FILE) }
+    pub(super) fn in_folder(folder: &Path, key: Option<DataKey>) -> Self {
+        Self::Files { tree: folder.join(META_FILE), journal: folder.join(JOURNAL_FILE), key }
     }
 
     /// The tree's file, or the device.
@@ -126,6 +136,7 @@ impl MetadataPlace {
     /// Opens the tree as if it were all: for a new store, whose journal comes later.
     pub(super) fn open_tree(&self, options: KvOptions) -> Result<RedbKv, StorageError> {
         let opened = match self {
+            Self::Files { tree, key: Some(key), .. } => RedbKv::open_through(tree, tree_cipher(key), options),
             Self::Files { tree, .. } => RedbKv::open_with(tree, options),
             Self::Regions { tree, .. } => {
                 let tree = Arc::clone(tree);
@@ -142,10 +153,13 @@ impl MetadataPlace {
         half_bytes: Option<u64>,
     ) -> Result<JournaledKv<RedbKv>, StorageError> {
         let file = match self {
-            Self::Files { tree, journal } if !journal.exists() => {
+            Self::Files { tree, journal, .. } if !journal.exists() => {
                 return Err(StorageError::NoJournal { path: journal.clone(), tree: tree.clone() });
             }
-            Self::Files { journal, .. } => nacre_kv::open_file(journal).map_err(self.journal_failed())?,
+            Self::Files { journal, key, .. } => {
+                let file = nacre_kv::open_file(journal).map_err(self.journal_failed())?;
+                through(file, key.as_ref(), Part::Journal)
+            }
             Self::Regions { journal: Some((part, _)), .. } => Arc::clone(part) as Arc<dyn File>,
             Self::Regions { device, journal: None, .. } => {
                 return Err(StorageError::NoRegion { path: device.clone(), kind: RegionKind::Journal });
@@ -229,7 +243,7 @@ impl MetadataPlace {
             Self::Regions { journal, .. } => {
                 Ok(journal.as_ref().map(|(part, _)| Arc::clone(part) as Arc<dyn File>))
             }
-            Self::Files { tree, journal } => {
+            Self::Files { tree, journal, key } => {
                 let is_link = tree.symlink_metadata().is_ok_and(|found| found.is_symlink());
                 if is_link && journal.symlink_metadata().is_err() {
                     // Beside what the tree's link leads to.
@@ -238,7 +252,10 @@ impl MetadataPlace {
                 }
                 match nacre_kv::create_file(journal) {
                     Err(KvError::Full) => Ok(None),
-                    made => made.map(Some).map_err(self.journal_failed()),
+                    made => {
+                        let made = made.map(|file| Some(through(file, key.as_ref(), Part::Journal)));
+                        made.map_err(self.journal_failed())
+                    }
                 }
             }
         }
@@ -282,6 +299,7 @@ impl MetadataPlace {
 
     fn compact_tree(&self) -> Result<(), StorageError> {
         let done = match self {
+            Self::Files { tree, key: Some(key), .. } => RedbKv::compact_through(tree, tree_cipher(key)),
             Self::Files { tree, .. } => RedbKv::compact(tree),
             Self::Regions { tree, .. } => {
                 let tree = Arc::clone(tree);
@@ -313,7 +331,7 @@ impl MetadataPlace {
     /// [`StorageError::File`].
     pub fn used_bytes(&self) -> Result<(u64, u64), StorageError> {
         let used = match self {
-            Self::Files { tree, journal } => std::fs::metadata(tree).map(|file| {
+            Self::Files { tree, journal, .. } => std::fs::metadata(tree).map(|file| {
                 let journal = std::fs::metadata(journal).map_or(0, |file| file.len());
                 (file.len(), journal)
             }),

@@ -1,7 +1,9 @@
 //! [`Parts`]: the devices or files of a store, held and not opened as a store yet.
 
 use super::StorageError;
+use super::encryption::StoreKeys;
 use super::metadata::MetadataPlace;
+use nacre_crypt::CryptDisk;
 use nacre_device::{Found, Label};
 use nacre_env::disk::{Disk, Window};
 use nacre_env::real::{DeviceView, RealDisk};
@@ -9,16 +11,26 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+/// A device of a store, or the part of one that is the store's, decrypted.
+pub(super) type PartDisk = CryptDisk<Window<RealDisk>>;
+
 /// What a store is on.
 pub(super) struct Parts {
-    pub(super) data: Window<RealDisk>,
+    pub(super) data: PartDisk,
     /// The log's, when it has one of its own.
-    pub(super) log: Option<Window<RealDisk>>,
+    pub(super) log: Option<PartDisk>,
     pub(super) metadata: MetadataPlace,
     /// The labels of its devices; none of a store in files.
     pub(super) labels: Vec<DeviceLabel>,
     /// The metadata's disks, where they have a device of their own.
     pub(super) metadata_disks: BTreeMap<String, Option<String>>,
+    /// Of an encrypted store.
+    pub(super) keys: Option<StoreKeys>,
+}
+
+/// The device below a part.
+pub(super) const fn real(disk: &PartDisk) -> &RealDisk {
+    disk.disk().disk()
 }
 
 /// The label of a device that belongs to a store.
@@ -69,12 +81,12 @@ impl DeviceLabel {
 
 /// The names of the disks below, with what is printed on them.
 pub(super) fn disks_of(parts: &Parts) -> BTreeMap<String, Option<String>> {
-    let of_log = parts.log.iter().flat_map(|log| log.disk().disks());
-    let all = parts.data.disk().disks().iter().chain(of_log).chain(&parts.metadata_disks);
+    let of_log = parts.log.iter().flat_map(|log| real(log).disks());
+    let all = real(&parts.data).disks().iter().chain(of_log).chain(&parts.metadata_disks);
     all.map(|(name, id)| (name.clone(), id.clone())).collect()
 }
 
 /// Bytes of a whole device or file.
-pub(super) fn device_bytes(disk: &Window<RealDisk>) -> u64 {
-    disk.disk().info().size_bytes
+pub(super) fn device_bytes(disk: &PartDisk) -> u64 {
+    real(disk).info().size_bytes
 }

@@ -13,6 +13,7 @@ fn label() -> Label {
             Region { kind: RegionKind::Metadata, offset: 1 << 20, length: 1 << 20 },
             Region { kind: RegionKind::Store, offset: 2 << 20, length: (2 << 20) - LABEL_BYTES },
         ],
+        is_encrypted: false,
     }
 }
 
@@ -64,11 +65,11 @@ fn what_is_no_label_is_told_apart() {
     assert!(matches!(read(&labelled(), DEVICE_BYTES / 2), LabelError::Shrunk { .. }));
     let newer = labelled();
     let mut block = label().encode();
-    block[8] = 3;
+    block[8] = 4;
     let sum = crc32c(u32::MAX, &block[..CRC_AT]);
     block[CRC_AT..].copy_from_slice(&sum.to_le_bytes());
     newer.write(0, &block).expect("there");
-    assert!(matches!(read(&newer, DEVICE_BYTES), LabelError::Newer { found: 3 }));
+    assert!(matches!(read(&newer, DEVICE_BYTES), LabelError::Newer { found: 4 }));
 }
 
 #[test]
@@ -128,4 +129,18 @@ fn an_erased_device_has_no_label() {
     let file = labelled();
     erase(&file, &label()).expect("a healthy device");
     assert!(matches!(read_label(&file, DEVICE_BYTES), Err(LabelError::Absent)));
+}
+
+/// Programs that know no encryption know version 2.
+#[test]
+fn the_label_of_an_encrypted_device_says_so_to_us_and_is_too_new_for_others() {
+    let file = device(DEVICE_BYTES);
+    let encrypted = Label { is_encrypted: true, ..label() };
+    write_label(&file, &encrypted).expect("a healthy device");
+    assert_eq!(read_label(&file, DEVICE_BYTES).expect("whole").label, encrypted);
+    assert_eq!(encrypted.encode().get(8), Some(&3));
+    assert!(encrypted.to_string().starts_with("the encrypted data device of osd.7"), "{encrypted}");
+    let early = Region { kind: RegionKind::Store, offset: 4096, length: 4096 };
+    let over_the_key = Label { regions: vec![early], ..encrypted };
+    assert!(over_the_key.check().is_err());
 }

@@ -179,7 +179,9 @@ pub(crate) fn print(case: Case, measured: &[Figures], stages: bool) {
             figures.cpu_us.map_or_else(|| "-".to_owned(), |us| format!("{us:.1}")),
         );
     }
-    if let [raw, store, ..] = measured {
+    let Some((raw, stores)) = measured.split_first() else { return };
+    // fio measures the raw device as well.
+    for store in stores.iter().filter(|store| store.name != "fio") {
         let (latency, rate) = (store.p50_us / raw.p50_us.max(0.001), store.iops / raw.iops.max(0.001));
         println!("{:>24} / raw: {rate:.2} of the rate, {latency:.2} times the median latency", store.name);
         if let Some(during) = &store.during_checkpoints {

@@ -15,13 +15,15 @@ use crate::bench::figures::{Figures, InFlight, Round, cpu_us, summary};
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use nacre_buf::Bytes;
+use nacre_crypt::{CryptDisk, DataKey, Part, Xts};
 use nacre_env::disk::zero_fill;
 use nacre_env::real::{DriverChoice, RealDisk, private};
-use nacre_env::{Clock, Disk, RealClock};
+use nacre_env::{Clock, Disk, RealClock, SystemEntropy};
 use serde_json::{Value, json};
 use slow::SlowFlush;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
 const KIB: u64 = 1 << 10;
@@ -62,6 +64,9 @@ pub struct Options {
     /// journal, as in a new OSD on a file; by default all blocks are written before.
     #[arg(long)]
     fresh: bool,
+    /// Measure an encrypted store as well, in turn with the other: what encryption at rest costs.
+    #[arg(long)]
+    encrypted: bool,
     /// Tell the store's latencies by what its checkpoint was at when the operations ended.
     #[arg(long)]
     stages: bool,
@@ -140,15 +145,24 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let folder = Scratch::new(&options.dir)?;
     let clock = RealClock::start();
     let bytes = options.size_mib << 20;
-    let disk = |name: &str| {
-        let mut disk = open(&folder.0.join(name), bytes, options.flush_us, clock)?;
+    let disk = |name: &str, key: Option<&DataKey>| {
+        let cipher = key.map(|key| key.cipher(Part::Data));
+        let mut disk = open(&folder.0.join(name), bytes, cipher, options.flush_us, clock)?;
         if !options.fresh {
             zero_fill(disk.as_mut(), 0, bytes, &mut |_| ())?;
         }
         anyhow::Ok(disk)
     };
-    let mut raw = raw::Raw::new(disk("raw")?, clock);
-    let mut stored = stored::Stored::new(disk("block")?, &folder.0.join("meta.redb"), clock)?;
+    let mut raw = raw::Raw::new(disk("raw", None)?, clock);
+    let mut stored = stored::Stored::new(disk("block", None)?, &folder.0.join("meta.redb"), None, clock)?;
+    let mut encrypted = match options.encrypted {
+        true => {
+            let key = DataKey::generate(&mut SystemEntropy::default());
+            let meta = folder.0.join("encrypted.redb");
+            Some(stored::Stored::new(disk("encrypted", Some(&key))?, &meta, Some(&key), clock)?)
+        }
+        false => None,
+    };
     let mut fio = match options.fio {
         true => Some(fio::Fio::new(&folder.0.join("raw"))?),
         false => None,
@@ -159,6 +173,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     }
     for case in cases(options) {
         let mut engines: Vec<&mut dyn Engine> = vec![&mut raw, &mut stored];
+        engines.extend(encrypted.as_mut().map(|encrypted| encrypted as &mut dyn Engine));
         // fio would not see the pretended flushes.
         engines.extend(fio.as_mut().map(|fio| fio as &mut dyn Engine));
         let measured = measure(&mut engines, case, options)?;
@@ -238,8 +253,14 @@ fn as_json(case: Case, measured: &[Figures]) -> Value {
     })
 }
 
-fn open(path: &Path, bytes: u64, flush_us: Option<u64>, clock: RealClock) -> Result<Box<dyn Disk>> {
-    let disk = RealDisk::create(path, bytes, DriverChoice::Auto)?;
+fn open(
+    path: &Path,
+    bytes: u64,
+    cipher: Option<Arc<Xts>>,
+    flush_us: Option<u64>,
+    clock: RealClock,
+) -> Result<Box<dyn Disk>> {
+    let disk = CryptDisk::new(RealDisk::create(path, bytes, DriverChoice::Auto)?, cipher);
     Ok(match flush_us {
         None => Box::new(disk),
         Some(us) => Box::new(SlowFlush::over(Box::new(disk), Duration::from_micros(us), Box::new(clock))),

@@ -5,12 +5,14 @@ use super::{Case, Engine, Places, Work, content, work_for};
 use anyhow::{Context, Result, bail};
 use nacre_blockstore::{BlockStore, Options};
 use nacre_buf::{ByteStr, Bytes};
-use nacre_env::{Disk, RealClock};
-use nacre_kv::{JournalOptions, JournaledKv, RedbKv};
+use nacre_crypt::{CryptFile, DataKey, Part, Xts};
+use nacre_env::{Disk, File, RealClock};
+use nacre_kv::{JournalOptions, JournaledKv, KvOptions, RedbKv};
 use nacre_store::{Completion, ObjectStore};
 use nacre_txn::{FetchFrom, ObjectView, Op, ReadError, StoreToken, Transaction};
 use nacre_types::{Eversion, HObject, PgId, SpgId};
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 const PG: SpgId = SpgId::replicated(PgId::new(1, 0));
@@ -24,6 +26,7 @@ const RECORD_BYTES: usize = 100;
 const ENTRY_BYTES: usize = 180;
 
 pub(crate) struct Stored {
+    name: &'static str,
     store: BlockStore,
     clock: RealClock,
     places: Places,
@@ -34,14 +37,28 @@ pub(crate) struct Stored {
 }
 
 impl Stored {
-    /// Makes the store and fills half of it with objects.
-    pub(crate) fn new(mut disk: Box<dyn Disk>, meta: &Path, clock: RealClock) -> Result<Self> {
-        let mut tree = RedbKv::open(meta)?;
+    /// Makes the store and fills half of it with objects. With a key, `disk` is encrypted, and so are the metadata.
+    pub(crate) fn new(
+        mut disk: Box<dyn Disk>,
+        meta: &Path,
+        key: Option<&DataKey>,
+        clock: RealClock,
+    ) -> Result<Self> {
+        let cipher = |part| key.map(|key| key.cipher(part));
+        let name = if key.is_some() { "encrypted" } else { "store" };
+        let through = |file: Arc<dyn File>, cipher: Option<Arc<Xts>>| match cipher {
+            Some(cipher) => Arc::new(CryptFile::new(file, cipher)) as Arc<dyn File>,
+            None => file,
+        };
+        let of_tree = cipher(Part::Metadata);
+        let decrypt = move |file| through(file, of_tree.clone());
+        let mut tree = RedbKv::open_through(meta, decrypt, KvOptions::default())?;
         let bytes = disk.info().size_bytes;
         BlockStore::mkfs(disk.as_mut(), &mut tree, [1; 16], &Options::default())?;
         let (id, mark) = nacre_blockstore::journal_mark(&tree)?.context("a new store may have a journal")?;
         let half_bytes = Options::default().journal_half_bytes(bytes);
         let journal = nacre_kv::create_file(&meta.with_extension("journal"))?;
+        let journal = through(journal, cipher(Part::Journal));
         let made = JournaledKv::make(tree, journal, JournalOptions { id, half_bytes, mark });
         let kv = made.map_err(|(_, error)| error)?;
         let report =
@@ -53,7 +70,7 @@ impl Stored {
         store.set_clock(Box::new(clock));
         let count = (bytes / 2 / OBJECT_BYTES).max(1);
         let objects = (0..count).map(object).collect();
-        let mut stored = Self { store, clock, places: Places::new(2), objects, version: 0, about };
+        let mut stored = Self { name, store, clock, places: Places::new(2), objects, version: 0, about };
         let data = content(OBJECT_BYTES);
         for nth in 0..count {
             let txn = stored.write(object(nth), 0, &data);
@@ -98,7 +115,7 @@ fn object(nth: u64) -> HObject {
 
 impl Engine for Stored {
     fn name(&self) -> &'static str {
-        "store"
+        self.name
     }
 
     fn round(&mut self, case: Case, length: Duration) -> Result<Round> {

@@ -34,7 +34,8 @@ impl Folder {
 
     pub(super) fn with_device_dirs(name: &str, device_dirs: &storage::DeviceDirs) -> Self {
         let folder = Self::empty(name);
-        storage::mkfs(folder.path(), Uuid(STORE), DEVICE_BYTES, device_dirs).expect("a store can be made");
+        storage::mkfs(folder.path(), Uuid(STORE), DEVICE_BYTES, device_dirs, None)
+            .expect("a store can be made");
         folder
     }
 
@@ -48,7 +49,7 @@ impl Folder {
     }
 
     pub(super) fn target(&self) -> Target {
-        Target::new(self.path().to_owned())
+        Target::new(self.path().to_owned(), Vec::new())
     }
 }
 
@@ -122,7 +123,12 @@ pub(super) fn fill_one_by_one(folder: &Folder) {
 
 /// Fills an empty store: the first half is written home, the second only in the log.
 pub(super) fn fill(folder: &Folder) {
-    let (mut store, _) = folder.target().open().expect("the store opens");
+    fill_at(&folder.target());
+}
+
+/// The same of a store that may need a key.
+pub(super) fn fill_at(target: &Target) {
+    let (mut store, _) = target.open().expect("the store opens");
     put_map(&mut store, FSID, EPOCH);
     let mut info = Writer::new();
     info.put(&PgInfo { last_update: Eversion::new(EPOCH, 1), ..PgInfo::empty(PgHistory::default()) });

@@ -25,7 +25,7 @@ fn owner(osd: OsdId, byte: u8) -> Owner {
 
 /// Makes an OSD's store in `folder`.
 fn make(folder: &Folder, owner: Owner, devices: &Devices) -> Result<u64, StorageError> {
-    let bytes = storage::mkfs_on_devices(folder.path(), owner, devices)?;
+    let bytes = storage::mkfs_on_devices(folder.path(), owner, devices, None)?;
     std::fs::write(folder.path().join("fsid"), format!("{}\n", owner.osd_uuid)).expect("written");
     Ok(bytes)
 }
