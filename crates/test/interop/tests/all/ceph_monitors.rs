@@ -13,6 +13,8 @@ const MONITORS: [&str; 3] = ["a", "b", "c"];
 /// Ours; the real one comes behind them.
 const OURS: [i32; 3] = [0, 1, 2];
 const THEIRS: i32 = 3;
+/// Of ours, the one that is encrypted.
+const ENCRYPTED: i32 = 2;
 /// The manager must have lived for so long with ours.
 const MANAGER_LIVES: Duration = Duration::from_secs(60);
 
@@ -130,15 +132,20 @@ impl Ceph {
 
     /// Makes and starts one OSD, of ours or a real one.
     fn add_osd(&mut self, id: i32, ours: bool) {
-        let shell = self.shell.with("ID", id);
+        let shell = self.shell.with("ID", id).with("ENCRYPTED", u8::from(id == ENCRYPTED));
         shell.sh(r#"
-            UUID=$(uuidgen); KEY=$(ceph-authtool --gen-print-key)
-            echo "{\"cephx_secret\": \"$KEY\"}" | ceph osd new $UUID $ID -i - > /dev/null
-            echo $UUID > osd.$ID.uuid; echo $KEY > osd.$ID.key"#);
+            UUID=$(uuidgen); KEY=$(ceph-authtool --gen-print-key); BOX=$(ceph-authtool --gen-print-key)
+            SECRETS="\"cephx_secret\": \"$KEY\""; LUKS=$(head -c 128 /dev/urandom | base64 -w0)
+            if [ $ENCRYPTED = 1 ]; then SECRETS="$SECRETS, \"cephx_lockbox_secret\": \"$BOX\", \"dmcrypt_key\": \"$LUKS\""; fi
+            echo "{$SECRETS}" | ceph osd new $UUID $ID -i - > /dev/null
+            echo $UUID > osd.$ID.uuid; echo $KEY > osd.$ID.key; : > osd.$ID.dmcrypt
+            if [ $ENCRYPTED = 1 ]; then echo "--dmcrypt --lockbox-key $BOX" > osd.$ID.dmcrypt; fi"#);
         let (number, data) = (id.to_string(), format!("osd.{id}"));
         if ours {
             shell.sh(
-                "$NACRE osd --mkfs --conf ceph.conf --id $ID --data osd.$ID --osd-size 1G --uuid $(cat osd.$ID.uuid) --key $(cat osd.$ID.key)",
+                r#"
+                $NACRE osd --mkfs --conf ceph.conf --id $ID --data osd.$ID --osd-size 1G --uuid $(cat osd.$ID.uuid) --key $(cat osd.$ID.key) $(cat osd.$ID.dmcrypt)
+                [ $ENCRYPTED = $(ls osd.$ID | grep -c block.keys || true) ]"#,
             );
             self.run(&format!("osd.{id}"), binary(), &["osd", "--id", &number, "--data", &data]);
         } else {

@@ -18,6 +18,7 @@ mod device_health;
 mod devices;
 mod doctor;
 mod doctor_exam;
+mod encryption;
 mod erasure;
 mod fail_slow;
 mod file_systems;
