@@ -1,6 +1,6 @@
 //! The command line: subcommands, their arguments, and how these are read. What they do is in `up`, `mon` and `osd`.
 
-use crate::dmcrypt::DmcryptArgs;
+use crate::dmcrypt_args::DmcryptArgs;
 use anyhow::{Result, bail};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use nacre_auth::{AuthMethod, CryptoKey};
@@ -570,7 +570,7 @@ fn parse_uuid(text: &str) -> Result<Uuid, String> {
     Uuid::parse(text).ok_or_else(|| "no UUID".to_owned())
 }
 
-pub(crate) fn parse_key(text: &str) -> Result<CryptoKey, String> {
+fn parse_key(text: &str) -> Result<CryptoKey, String> {
     CryptoKey::parse(text).map_err(|error| error.to_string())
 }
 

@@ -1,12 +1,10 @@
 //! Keys of encrypted OSDs. The monitors keep them, under Ceph's names: here they are fetched before a store is made or opened, with the
 //! identity `client.osd-lockbox.UUID`, which may do nothing else; and changed.
 
-use crate::args::parse_key;
 use crate::ask::Admin;
 use crate::files::Folder;
 use crate::osd_folder::OsdFolder;
 use anyhow::{Context, Result, bail};
-use clap::Args;
 use nacre_auth::{CryptoKey, Keyring, Offer};
 use nacre_client::{Access, Client, Failure, Finished};
 use nacre_env::{Clock, RealClock, SystemEntropy};
@@ -23,22 +21,6 @@ const SAY_EVERY: Duration = Duration::from_secs(10);
 const TURN_MAX: Duration = Duration::from_millis(100);
 /// Random bytes of a new key.
 const KEY_BYTES: usize = 64;
-
-/// Options of `nacre osd` for encrypted OSDs.
-#[derive(Debug, Args)]
-pub(crate) struct DmcryptArgs {
-    /// With --mkfs: encrypt all that the OSD stores. Its key is what `ceph osd new` was given as dmcrypt_key; the monitors are asked for it
-    /// with the key that was given as cephx_lockbox_secret. See docs/runbooks/encrypted-osds.md.
-    #[arg(long, requires_all = ["mkfs", "uuid", "lockbox_key"])]
-    pub(crate) dmcrypt: bool,
-    /// With --dmcrypt: what was given to `ceph osd new` as cephx_lockbox_secret.
-    #[arg(long, requires = "dmcrypt", value_parser = parse_key)]
-    pub(crate) lockbox_key: Option<CryptoKey>,
-    /// Change the key of the one encrypted OSD given with --id, which is stopped, at the monitors and on its device, and end. Its data stay
-    /// as they are.
-    #[arg(long, requires = "id", conflicts_with_all = ["mkfs", "conf"])]
-    pub(crate) rotate_dmcrypt_key: bool,
-}
 
 /// Who may fetch an OSD's key.
 fn lockbox_name(uuid: Uuid) -> AuthName {

@@ -22,6 +22,7 @@ mod bill;
 mod ceph_osd;
 mod crash_reports;
 mod dmcrypt;
+mod dmcrypt_args;
 mod files;
 mod locks;
 mod machine;

@@ -59,13 +59,13 @@ pub enum KeyBlockError {
     /// A later program wrote it.
     #[error("its wrapped key has format {found}, this program knows up to {VERSION}")]
     Newer {
-        /// The format.
+        /// Format of the block.
         found: u32,
     },
     /// A later program has another cipher.
     #[error("it is encrypted with cipher {found}, which this program does not know")]
     Cipher {
-        /// Its number.
+        /// Number of the cipher in the block.
         found: u32,
     },
     /// It is of another store.
