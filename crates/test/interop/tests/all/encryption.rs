@@ -47,7 +47,10 @@ const HANDS: &str = r#"
         if [ $1 = 1 ]; then echo $DEVICE; else ls -d $DIR/osd.$1/block $DIR/osd.$1/meta.redb $DIR/osd.$1/meta.journal; fi
     }
     # Of some patterns, those that are in the files of an OSD.
-    shows() { osd=$1; shift; for text in "$@"; do if grep -qaF -- "$text" $(files $osd); then echo "$text"; fi; done; }
+    shows() {
+        osd=$1; shift; texts=(); for text in "$@"; do texts+=(-e "$text"); done
+        grep -aohF "${texts[@]}" $(files $osd) | sort -u || [ $? = 1 ]
+    }
 "#;
 
 fn sh(shell: &Shell, script: &str) -> String {
@@ -84,7 +87,7 @@ fn search(shell: &Shell) {
         shell,
         r#"
         ceph osd pool create known 8; ceph osd pool set known size 3; ceph osd pool set known min_size 1; clean
-        yes 'dataPLAINTEXTdata' | head -c 400000 > in; printf 'smallPLAINTEXTwrite' > small
+        for n in $(seq 20000); do printf dataPLAINTEXTdata; done > in; printf 'smallPLAINTEXTwrite' > small
         for n in $(seq 16); do
             rados -p known put namePLAINTEXTobject$n in; rados -p known put tiny$n small
             rados -p known setxattr tiny$n attr xattrPLAINTEXTvalue
@@ -106,9 +109,9 @@ fn search(shell: &Shell) {
             # Nor the key that opens it, as text or as the bytes of a part of it.
             [ -z "$(shows $osd "$(cat luks.$osd)" "$(head -c 40 luks.$osd)")" ]; refused grep -rqaF "$(cat luks.$osd)" $DIR/osd.$osd
             $NACRE store check --deep --key-file luks.$osd $DIR/osd.$osd
-            refused $NACRE store check $DIR/osd.$osd; said "give it with --key-file" || said "Give it with --key-file"
+            refused $NACRE store check $DIR/osd.$osd; said "Give it with --key-file"
             refused $NACRE store check --key-file luks.$((3 - osd)) $DIR/osd.$osd; said "this key does not open it"
-            $NACRE store dump --key-file luks.$osd $DIR/osd.$osd > dumped; grep -q namePLAINTEXTobject dumped || true
+            $NACRE store dump --key-file luks.$osd $DIR/osd.$osd > dumped; [ -s dumped ]
             $NACRE store compact --key-file luks.$osd $DIR/osd.$osd
         done"#,
     );
