@@ -53,6 +53,9 @@ impl fmt::Debug for Xts {
 
 impl Xts {
     /// By a key for the data and, behind it, one for the tweak.
+    ///
+    /// # Panics
+    /// Never: half of a key has the cipher's length.
     #[must_use]
     pub fn new(key: &[u8; XTS_KEY_BYTES]) -> Self {
         let (data, tweak) = key.split_at(XTS_KEY_BYTES / 2);
@@ -141,6 +144,7 @@ fn is_zero(bytes: &[u8]) -> bool {
 }
 
 #[cfg(test)]
+#[allow(clippy::cast_possible_truncation, reason = "digits and patterns of bytes")]
 mod tests {
     use super::*;
     use nacre_env::{Clock, RealClock};
