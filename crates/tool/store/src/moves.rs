@@ -72,9 +72,8 @@ pub(crate) fn metadata(options: &MetadataOptions) -> Result<ExitCode> {
 
 /// Ends what was interrupted, and moves.
 pub(crate) fn carry_out(target: &Target, what: Moved, to: &MoveTo) -> Result<ExitCode> {
-    let failed = |error: MoveError| {
-        if error.is_in_use() { anyhow!(error).context(target.shown()) } else { anyhow!(error) }
-    };
+    // Each says what is below it, too.
+    let failed = |error: MoveError| anyhow!("{}: {error}", target.shown());
     if let Some(settled) = storage::settle_move(target.folder()).map_err(failed)? {
         println!("{}", said(&settled));
     }

@@ -212,14 +212,6 @@ pub enum MoveError {
     },
 }
 
-impl MoveError {
-    /// Whether another process has the store open.
-    #[must_use]
-    pub const fn is_in_use(&self) -> bool {
-        matches!(self, Self::Storage(error) if error.is_in_use())
-    }
-}
-
 /// Ends a move of a stopped OSD that was interrupted: what the OSD's link does not lead to is given free. `None` when none was.
 ///
 /// # Errors

@@ -211,7 +211,7 @@ fn move_parts(shell: &Shell) {
         fact 2 '.nacre_log_apart == "0" and .nacre_meta_apart == "0"'
         own=$(ceph osd metadata 2 -f json | jq -r .nacre_meta_size); put first; stop KILL 2
         refused move log 2; said "required arguments"; refused move log 2 --to $ALONE; said "is the device with the data"
-        refused move log 2 --to $M; said "in use by another process"; refused move metadata 2 --to $L2 --meta-size 1G; said "--meta-size of"
+        refused move log 2 --to $M; said "in use by another process"; refused move metadata 2 --to $L2 --meta-size 1G; said "meta-size of 1073741824 bytes"
         refused $NACRE store label $L2
         move log 2 --back > out; said "is with the data already"
         move log 2 --to $L2 > out; said "of the log"; said "is on $L2 now"

@@ -52,7 +52,7 @@ fn with_power_lost(way: Way, victim: Victim, after: u64, planted: Planted) -> Re
         return if known(to) { Ok(false) } else { Err("said to be done, and is not".to_owned()) };
     }
     // An OSD may have run before somebody says it again.
-    if after % 2 == 0 {
+    if after.is_multiple_of(2) {
         rig.write_more(2);
     }
     rig.again(what, to);
