@@ -3,6 +3,7 @@
 mod content;
 mod devices;
 mod image;
+mod moves;
 
 use crate::repair::{self, repair};
 use crate::target::{Target, each_object};

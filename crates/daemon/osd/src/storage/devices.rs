@@ -3,7 +3,8 @@
 use super::metadata::MetadataPlace;
 use super::parts::{DeviceLabel, Parts};
 use super::{
-    BLOCK_FILE, JOURNAL_FILE, LOG_FILE, META_FILE, StorageError, file_error, make_journal, make_store, remove,
+    BLOCK_FILE, JOURNAL_FILE, LOG_FILE, META_DEVICE, META_FILE, NOTE_FILE, StorageError, file_error,
+    make_journal, make_store, remove,
 };
 use nacre_blockstore::{Options, SplitDisk};
 use nacre_device::{
@@ -19,8 +20,6 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// A link to the metadata's device, when they have one of their own.
-const META_DEVICE: &str = "meta";
 /// Bytes of one order to trim a new device.
 const TRIM_BYTES: u64 = 1 << 30;
 /// Who the OSD is; written by whoever made it.
@@ -90,7 +89,7 @@ pub fn mkfs_on_devices(folder: &Path, owner: Owner, devices: &Devices) -> Result
     make_store(folder, Box::new(data), log.map(|log| Box::new(log) as Box<dyn Disk>), &mut kv, owner.store)?;
     drop(kv);
     make_journal(&place, store_bytes)?;
-    for name in [BLOCK_FILE, LOG_FILE, META_DEVICE, META_FILE, JOURNAL_FILE] {
+    for name in [BLOCK_FILE, LOG_FILE, META_DEVICE, META_FILE, JOURNAL_FILE, NOTE_FILE] {
         remove(&folder.join(name))?;
     }
     for ToBeLabelled { link, device, .. } in &labels {
@@ -129,7 +128,7 @@ impl Plan {
             Part::new(log, Role::Log, owner, vec![region])
         });
         let metadata = metadata.map(|metadata| {
-            let regions = metadata_regions(metadata.held.size_bytes(), journal_bytes);
+            let regions = metadata_regions(metadata.held.size_bytes(), None, journal_bytes);
             let regions = regions.map_err(layout_error(&metadata))?;
             Part::new(metadata, Role::Metadata, owner, regions)
         });
@@ -138,7 +137,7 @@ impl Plan {
     }
 }
 
-fn layout_error(claimed: &Claimed) -> impl FnOnce(LayoutError) -> StorageError + use<> {
+pub(super) fn layout_error(claimed: &Claimed) -> impl FnOnce(LayoutError) -> StorageError + use<> {
     let path = claimed.name.clone();
     move |source| StorageError::Layout { path, source }
 }
@@ -157,20 +156,27 @@ fn refuse_twins(devices: &Devices) -> Result<(), StorageError> {
     Ok(())
 }
 
-fn region_of(label: &Label, kind: RegionKind, link: &Path) -> Result<Region, StorageError> {
+pub(super) fn region_of(label: &Label, kind: RegionKind, link: &Path) -> Result<Region, StorageError> {
     let missing = || StorageError::NoRegion { path: link.to_owned(), kind };
     label.region(kind).ok_or_else(missing)
 }
 
-fn place_of(label: &Label, link: &Path) -> Result<RegionPlace, StorageError> {
+pub(super) fn place_of(label: &Label, link: &Path) -> Result<RegionPlace, StorageError> {
     let Region { offset, length, .. } = region_of(label, RegionKind::Metadata, link)?;
     Ok(RegionPlace { offset, length, owner: label.owner.store.0 })
 }
 
 /// The journal's region and its length, if a device has one.
-fn journal_of(label: &Label, view: &Arc<DeviceView>) -> Option<(Arc<DevicePart>, u64)> {
+pub(super) fn journal_of(label: &Label, device: &Arc<dyn File>) -> Option<(Arc<DevicePart>, u64)> {
     let Region { offset, length, .. } = label.region(RegionKind::Journal)?;
-    Some((Arc::new(DevicePart::new(Arc::clone(view) as Arc<dyn File>, offset, length)), length))
+    Some((Arc::new(DevicePart::new(Arc::clone(device), offset, length)), length))
+}
+
+/// What was in a region before is no journal.
+pub(super) fn new_journal(part: &dyn File) -> std::io::Result<()> {
+    let smallest_bytes = usize::try_from(journal_file_bytes(0)).unwrap_or(0);
+    part.write(0, &vec![0; smallest_bytes])?;
+    part.sync()
 }
 
 /// An empty region for the metadata, and one in which no journal is.
@@ -178,11 +184,10 @@ fn new_metadata(part: &Part) -> Result<MetadataPlace, StorageError> {
     let path = &part.claimed.name;
     let place = place_of(&part.label, path)?;
     let device = Arc::clone(&part.view) as Arc<dyn File>;
+    let journal = journal_of(&part.label, &device);
     let tree = Arc::new(RegionFile::create(device, place).map_err(file_error(path))?);
-    let journal = journal_of(&part.label, &part.view);
     if let Some((part, _)) = &journal {
-        let smallest_bytes = usize::try_from(journal_file_bytes(0)).unwrap_or(0);
-        part.write(0, &vec![0; smallest_bytes]).and_then(|()| part.sync()).map_err(file_error(path))?;
+        new_journal(part.as_ref()).map_err(file_error(path))?;
     }
     Ok(MetadataPlace::Regions { device: path.clone(), tree, journal })
 }
@@ -210,11 +215,11 @@ fn new_disk(part: Part, kind: RegionKind) -> Result<Window<RealDisk>, StorageErr
 }
 
 /// A device behind a link, and what its label says.
-struct Linked {
-    link: PathBuf,
+pub(super) struct Linked {
+    pub(super) link: PathBuf,
     held: HeldDevice,
-    view: Arc<DeviceView>,
-    found: Found,
+    pub(super) view: Arc<DeviceView>,
+    pub(super) found: Found,
 }
 
 impl Linked {
@@ -245,7 +250,7 @@ impl Linked {
         DeviceLabel { link: self.link.clone(), found: self.found.clone(), view: Arc::clone(&self.view) }
     }
 
-    fn into_disk(self, kind: RegionKind) -> Result<Window<RealDisk>, StorageError> {
+    pub(super) fn into_disk(self, kind: RegionKind) -> Result<Window<RealDisk>, StorageError> {
         let region = region_of(&self.found.label, kind, &self.link)?;
         let path = self.link;
         let disk = self.held.into_disk(DriverChoice::Auto);
@@ -254,34 +259,54 @@ impl Linked {
     }
 }
 
-/// Opens the devices of the store in `folder`; `None` when its data lie in a file, or on a device without a label as an operator may have
-/// linked it.
-pub(super) fn open_labelled(folder: &Path) -> Result<Option<Parts>, StorageError> {
-    let has_metadata_file = folder.join(META_FILE).symlink_metadata().is_ok();
-    let is_link = folder.join(BLOCK_FILE).symlink_metadata().is_ok_and(|found| found.is_symlink());
-    if has_metadata_file || !is_link {
-        return Ok(None);
-    }
-    let uuid = identity(folder)?;
-    let data = Linked::open(folder, BLOCK_FILE)?;
-    let expected = format!("the data device of the OSD with uuid {uuid}, of which this is the folder");
-    data.check(Role::Data, |owner| owner.osd_uuid == uuid, expected)?;
-    let owner = data.found.label.owner;
-    let other = |name: &str, role: Role| -> Result<Option<Linked>, StorageError> {
-        // A link to nowhere is an error, not a store without such a device.
-        if folder.join(name).symlink_metadata().is_err() {
+/// The devices of a store, which say that they are its own.
+pub(super) struct LinkedDevices {
+    pub(super) data: Linked,
+    pub(super) log: Option<Linked>,
+    pub(super) metadata: Option<Linked>,
+}
+
+impl LinkedDevices {
+    /// Opens the devices of the store in `folder`; `None` when its data lie in a file, or on a device without a label as an operator may
+    /// have linked it.
+    pub(super) fn open(folder: &Path) -> Result<Option<Self>, StorageError> {
+        let has_metadata_file = folder.join(META_FILE).symlink_metadata().is_ok();
+        let is_link = folder.join(BLOCK_FILE).symlink_metadata().is_ok_and(|found| found.is_symlink());
+        if has_metadata_file || !is_link {
             return Ok(None);
         }
-        let linked = Linked::open(folder, name)?;
-        let Owner { osd, store, .. } = owner;
-        let expected = format!("the {role} device of osd.{osd} (uuid {uuid}, store {store})");
-        linked.check(role, |found| *found == owner, expected)?;
-        Ok(Some(linked))
-    };
-    let log = other(LOG_FILE, Role::Log)?;
-    let metadata = other(META_DEVICE, Role::Metadata)?;
-    let labels = [Some(&data), log.as_ref(), metadata.as_ref()].into_iter().flatten().map(Linked::label);
-    let labels = labels.collect();
+        let uuid = identity(folder)?;
+        let data = Linked::open(folder, BLOCK_FILE)?;
+        let expected = format!("the data device of the OSD with uuid {uuid}, of which this is the folder");
+        data.check(Role::Data, |owner| owner.osd_uuid == uuid, expected)?;
+        let owner = data.found.label.owner;
+        let other = |name: &str, role: Role| -> Result<Option<Linked>, StorageError> {
+            // A link to nowhere is an error, not a store without such a device.
+            if folder.join(name).symlink_metadata().is_err() {
+                return Ok(None);
+            }
+            let linked = Linked::open(folder, name)?;
+            let Owner { osd, store, .. } = owner;
+            let expected = format!("the {role} device of osd.{osd} (uuid {uuid}, store {store})");
+            linked.check(role, |found| *found == owner, expected)?;
+            Ok(Some(linked))
+        };
+        let log = other(LOG_FILE, Role::Log)?;
+        let metadata = other(META_DEVICE, Role::Metadata)?;
+        Ok(Some(Self { data, log, metadata }))
+    }
+
+    pub(super) fn labels(&self) -> Vec<DeviceLabel> {
+        let all = [Some(&self.data), self.log.as_ref(), self.metadata.as_ref()];
+        all.into_iter().flatten().map(Linked::label).collect()
+    }
+}
+
+/// Opens the devices of the store in `folder`; `None` as of [`LinkedDevices::open`].
+pub(super) fn open_labelled(folder: &Path) -> Result<Option<Parts>, StorageError> {
+    let Some(linked) = LinkedDevices::open(folder)? else { return Ok(None) };
+    let labels = linked.labels();
+    let LinkedDevices { data, log, metadata } = linked;
     let place = metadata_place(metadata.as_ref().unwrap_or(&data))?;
     let metadata_disks = metadata.map_or_else(BTreeMap::new, |linked| linked.held.disks());
     let data = data.into_disk(RegionKind::Store)?;
@@ -295,13 +320,20 @@ fn identity(folder: &Path) -> Result<Uuid, StorageError> {
     Uuid::parse(text.trim()).ok_or(StorageError::NoIdentity { path })
 }
 
-fn metadata_place(linked: &Linked) -> Result<MetadataPlace, StorageError> {
-    let device = linked.link.clone();
-    let place = place_of(&linked.found.label, &device)?;
-    let file = RegionFile::open(Arc::clone(&linked.view) as Arc<dyn File>, place)
-        .map_err(|error| StorageError::Meta { path: device.clone(), source: of_region(error) })?;
-    let journal = journal_of(&linked.found.label, &linked.view);
-    Ok(MetadataPlace::Regions { device, tree: Arc::new(file), journal })
+pub(super) fn metadata_place(linked: &Linked) -> Result<MetadataPlace, StorageError> {
+    metadata_place_on(&linked.link, &linked.found.label, &(Arc::clone(&linked.view) as Arc<dyn File>))
+}
+
+pub(super) fn metadata_place_on(
+    name: &Path,
+    label: &Label,
+    device: &Arc<dyn File>,
+) -> Result<MetadataPlace, StorageError> {
+    let place = place_of(label, name)?;
+    let file = RegionFile::open(Arc::clone(device), place)
+        .map_err(|error| StorageError::Meta { path: name.to_owned(), source: of_region(error) })?;
+    let journal = journal_of(label, device);
+    Ok(MetadataPlace::Regions { device: name.to_owned(), tree: Arc::new(file), journal })
 }
 
 fn of_region(error: std::io::Error) -> KvError {
