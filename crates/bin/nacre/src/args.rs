@@ -4,6 +4,7 @@ use crate::dmcrypt_args::DmcryptArgs;
 use anyhow::{Result, bail};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use nacre_auth::{AuthMethod, CryptoKey};
+use nacre_store_tool::parse_size;
 use nacre_types::{OsdId, Uuid};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -545,20 +546,6 @@ fn parse_interval(text: &str) -> Result<f64, String> {
     } else {
         Err("from 0.001 to 3600 seconds".to_owned())
     }
-}
-
-pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
-    let (digits, unit) = text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()));
-    let shift = match unit.trim_end_matches("iB").trim_end_matches('B') {
-        "" => 0,
-        "K" | "k" => 10,
-        "M" | "m" => 20,
-        "G" | "g" => 30,
-        "T" | "t" => 40,
-        _ => return Err(format!("unknown unit '{unit}': use K, M, G or T")),
-    };
-    let number: u64 = digits.parse().map_err(|_| format!("no number in '{text}'"))?;
-    number.checked_mul(1 << shift).filter(|size| *size > 0).ok_or_else(|| format!("'{text}' is out of range"))
 }
 
 fn parse_memory(text: &str) -> Result<u64, String> {

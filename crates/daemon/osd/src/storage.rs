@@ -5,12 +5,16 @@ mod devices;
 mod encryption;
 mod error;
 mod metadata;
+mod moves;
 mod parts;
 
 pub use devices::{Devices, label_of, mkfs_on_devices, store_keys, wipe};
 pub use encryption::StoreKeys;
 pub use error::StorageError;
 pub use metadata::MetadataPlace;
+pub use moves::{
+    MoveError, MoveOutcome, MoveTo, Moved, Onlooker, Progress, SettledMove, move_part, settle_move,
+};
 pub use parts::DeviceLabel;
 
 use encryption::cipher;
@@ -35,10 +39,14 @@ pub use crate::recovery_snapshot::stored_snapshot;
 const BLOCK_FILE: &str = "block";
 /// A link to the write-ahead log's device, when it has one of its own.
 const LOG_FILE: &str = "log";
+/// A link to the metadata's device, when they have one of their own.
+const META_DEVICE: &str = "meta";
 /// Metadata, in a key-value store; a link when it is elsewhere. None where they are on a device.
 const META_FILE: &str = "meta.redb";
 /// The journal before that, beside it; a link when it is elsewhere.
 const JOURNAL_FILE: &str = "meta.journal";
+/// The note of a move of log or metadata that has not ended.
+const NOTE_FILE: &str = "move";
 /// What was found about the device when the store was last opened: a name and a value in each line.
 const DEVICE_FILE: &str = "device";
 /// Of the metadata's file system, kept for a store that has no other room left: a few checkpoints of deletions.
@@ -126,10 +134,14 @@ fn find_parts(folder: &Path, key: Option<&WrappingKey>) -> Result<Parts, Storage
 }
 
 fn join(data: PartDisk, log: Option<PartDisk>, folder: &Path) -> Result<Box<dyn Disk>, StorageError> {
-    let Some(log) = log else { return Ok(Box::new(data)) };
-    match SplitDisk::open(Box::new(data), Box::new(log)) {
-        Ok(disk) => Ok(Box::new(disk)),
-        Err(source) => Err(StorageError::Block { path: folder.to_owned(), source }),
+    let block_error = |source| StorageError::Block { path: folder.to_owned(), source };
+    match log {
+        None => {
+            let mut data = data;
+            nacre_blockstore::refuse_without_log(&mut data).map_err(block_error)?;
+            Ok(Box::new(data))
+        }
+        Some(log) => Ok(Box::new(SplitDisk::open(Box::new(data), Box::new(log)).map_err(block_error)?)),
     }
 }
 
@@ -157,6 +169,7 @@ pub fn mkfs(
     private::make_folder(folder).map_err(file_error(folder))?;
     let block = folder.join(BLOCK_FILE);
     remove(&block)?;
+    remove(&folder.join(NOTE_FILE))?;
     let log = place(folder, LOG_FILE, device_dirs.log.as_deref())?;
     place(folder, META_FILE, device_dirs.meta.as_deref())?;
     place(folder, JOURNAL_FILE, device_dirs.meta.as_deref())?;
@@ -252,6 +265,12 @@ pub(crate) fn open(config: &StoreConfig, net: &RealNet) -> Result<Box<dyn Object
         tracing::warn!(path = %path.display(), "other users could read or write this; its permissions are now the owner's only");
     }
     let block = folder.join(BLOCK_FILE);
+    if folder.join(NOTE_FILE).exists() {
+        tracing::warn!(
+            folder = %folder.display(),
+            "a move of the log or the metadata was interrupted; say it again when the OSD is stopped, and it ends"
+        );
+    }
     let mut parts = open_parts(folder, key)?;
     for label in &mut parts.labels {
         let Some(complaint) = label.complaint() else { continue };

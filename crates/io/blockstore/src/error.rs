@@ -10,6 +10,9 @@ pub enum OpenError {
     /// The device failed; try again, or replace it.
     #[error("the device failed: {0}")]
     Device(#[from] DiskError),
+    /// The same, of a device that is used as a file.
+    #[error("the device failed: {0}")]
+    File(#[from] std::io::Error),
     /// The KV store beside the device failed.
     #[error("the metadata failed: {0}")]
     Kv(#[from] KvError),

@@ -48,6 +48,7 @@ mod held;
 mod inspect;
 mod kv_schema;
 mod latencies;
+mod log_home;
 mod memtable;
 mod mount;
 mod object_pages;
@@ -86,6 +87,7 @@ pub use inspect::{
     BadRecord, bad_metadata, journal_mark, recount_free_space, remove_metadata, restore_superblocks,
     superblock_copies,
 };
+pub use log_home::{LogHome, refuse_without_log};
 pub use mount::MountReport;
 pub use offline::{DeviceExtent, FreeSpace, Layout, ObjectShape};
 pub use options::{Options, Planted};

@@ -10,6 +10,8 @@ const MAGIC: u64 = u64::from_le_bytes(*b"NacreBLK");
 /// The format of device and metadata together: what a store was made with. The metadata has a version of its own,
 /// since it may be brought to the present one; the device is the same in both.
 pub(crate) const VERSION: u32 = 2;
+/// Of a store whose log was moved away: programs that know version 2 would take the place that it left for the log.
+const VERSION_MOVED: u32 = 3;
 const VERSION_MIN: u32 = 1;
 /// Copies, from block 0 on.
 pub(crate) const COPIES: u32 = 2;
@@ -28,19 +30,34 @@ pub(crate) enum Part {
     Data,
     /// The write-ahead log.
     Log,
+    /// All but the log, which was moved away: its place in front of the data is kept.
+    DataInPlace,
+    /// The write-ahead log of such a store.
+    LogMoved,
 }
 
 impl Part {
+    const ALL: [Self; 5] = [Self::Whole, Self::Data, Self::Log, Self::DataInPlace, Self::LogMoved];
+
     fn code(self) -> u32 {
         match self {
             Self::Whole => 0,
             Self::Data => 1,
             Self::Log => 2,
+            Self::DataInPlace => 3,
+            Self::LogMoved => 4,
         }
     }
 
     fn from_code(code: u32) -> Option<Self> {
-        [Self::Whole, Self::Data, Self::Log].into_iter().find(|part| part.code() == code)
+        Self::ALL.into_iter().find(|part| part.code() == code)
+    }
+
+    fn version(self) -> u32 {
+        match self {
+            Self::Whole | Self::Data | Self::Log => VERSION,
+            Self::DataInPlace | Self::LogMoved => VERSION_MOVED,
+        }
     }
 }
 
@@ -85,7 +102,7 @@ impl Superblock {
     pub(crate) fn encode(&self) -> Bytes {
         let mut w = Writer::with_capacity(BLOCK);
         w.u64(MAGIC);
-        w.u32(VERSION);
+        w.u32(self.part.version());
         w.u32(u32::try_from(BLOCK).expect("4096"));
         w.raw(&self.id);
         for run in [self.wal, self.data] {
@@ -111,8 +128,8 @@ impl Superblock {
         if crc::crc32c(u32::MAX, checked) != fields.crc {
             return Err(bad("checksum mismatch"));
         }
-        if !(VERSION_MIN..=VERSION).contains(&fields.version) {
-            return Err(OpenError::Newer { found: fields.version, known: VERSION });
+        if !(VERSION_MIN..=VERSION_MOVED).contains(&fields.version) {
+            return Err(OpenError::Newer { found: fields.version, known: VERSION_MOVED });
         }
         let Self { wal, data, part, .. } = fields.superblock;
         let end = u64::from(data.start) + u64::from(data.count);

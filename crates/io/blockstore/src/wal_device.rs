@@ -7,6 +7,13 @@
 //!  log device    0   1   2 ........ 2+log
 //! ```
 //!
+//! Of a store whose log was moved away after it was made, the data stay where they are: their device keeps the log's place.
+//!
+//! ```text
+//!  data device   0   1   2 (place)  2+log ......... end
+//!  log device    0   1   2 ........ 2+log
+//! ```
+//!
 //! Both devices carry the store's superblock, each with its part in it: a device of another store, or the same one given
 //! twice, is refused.
 
@@ -39,6 +46,8 @@ pub struct SplitDisk {
     data: Box<dyn Disk>,
     log: Box<dyn Disk>,
     log_bytes: u64,
+    /// The data device has a place for the log, too.
+    is_in_place: bool,
     pending: BTreeMap<u64, Pending>,
     next: u64,
     /// Parts in flight at the data and at the log device.
@@ -64,7 +73,8 @@ impl SplitDisk {
         let size_bytes = log.info().size_bytes;
         let log_bytes = size_bytes.checked_sub(Self::HEAD_BYTES).filter(|bytes| *bytes > 0);
         let log_bytes = log_bytes.ok_or(OpenError::Size { size_bytes })?;
-        Ok(Self { data, log, log_bytes, pending: BTreeMap::new(), next: 0, in_flight: (0, 0) })
+        let (pending, in_flight) = (BTreeMap::new(), (0, 0));
+        Ok(Self { data, log, log_bytes, is_in_place: false, pending, next: 0, in_flight })
     }
 
     /// The two devices of a store.
@@ -74,11 +84,17 @@ impl SplitDisk {
     pub fn open(mut data: Box<dyn Disk>, mut log: Box<dyn Disk>) -> Result<Self, OpenError> {
         let both = data.info().size_bytes.saturating_add(log.info().size_bytes);
         let (of_data, of_log) = (read_copies(data.as_mut(), both)?, read_copies(log.as_mut(), both)?);
-        let pair = (of_data.part, of_log.part) == (Part::Data, Part::Log);
-        if !pair || (Superblock { part: Part::Log, ..of_data }) != of_log {
+        let is_in_place = match (of_data.part, of_log.part) {
+            (Part::Data, Part::Log) => false,
+            // Until a move has ended, the data device says that it is whole.
+            (Part::Whole | Part::DataInPlace, Part::LogMoved) => true,
+            _ => return Err(OpenError::ForeignLog),
+        };
+        if (Superblock { part: of_log.part, ..of_data }) != of_log {
             return Err(OpenError::ForeignLog);
         }
         let mut disk = Self::new(data, log)?;
+        disk.is_in_place = is_in_place;
         let log_bytes = u64::from(of_data.wal.count) * BLOCK as u64;
         if log_bytes > disk.log_bytes {
             return Err(OpenError::Size { size_bytes: disk.log_bytes });
@@ -116,7 +132,12 @@ impl SplitDisk {
             return (Side::Log, offset);
         }
         assert!(end <= Self::HEAD_BYTES || offset >= log_end, "{offset}~{length} lies on both devices");
-        (Side::Data, if offset >= log_end { offset - self.log_bytes } else { offset })
+        (Side::Data, if offset >= log_end { offset - self.shift_bytes() } else { offset })
+    }
+
+    /// How much nearer to the beginning the data are on their device.
+    const fn shift_bytes(&self) -> u64 {
+        if self.is_in_place { 0 } else { self.log_bytes }
     }
 
     fn start(&mut self, tag: DiskTag, sides: &[Side]) -> DiskTag {
@@ -215,7 +236,7 @@ impl Disk for SplitDisk {
     fn info(&self) -> DiskInfo {
         let (data, log) = (self.data.info(), self.log.info());
         DiskInfo {
-            size_bytes: data.size_bytes + self.log_bytes,
+            size_bytes: data.size_bytes + self.shift_bytes(),
             is_file: data.is_file,
             discard_bytes: data.discard_bytes,
             block_bytes: data.block_bytes.max(log.block_bytes),

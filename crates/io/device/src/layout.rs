@@ -107,15 +107,28 @@ pub fn data_regions(
     Ok(journal.into_iter().chain(metadata).chain([store]).collect())
 }
 
-/// Divides a device for metadata alone, whose journal has so many bytes at most.
+/// Divides a device for metadata alone: all of it for them, or so many bytes if somebody asks for a number; their journal has so many
+/// bytes at most.
 ///
 /// # Errors
-/// [`LayoutError::TooSmall`].
-pub fn metadata_regions(device_bytes: u64, journal_bytes: u64) -> Result<Vec<Region>, LayoutError> {
+/// [`LayoutError`].
+pub fn metadata_regions(
+    device_bytes: u64,
+    metadata_bytes: Option<u64>,
+    journal_bytes: u64,
+) -> Result<Vec<Region>, LayoutError> {
     check(device_bytes, METADATA_BYTES_MIN)?;
     let journal = journal_region(device_bytes, journal_bytes);
     let offset = ALIGNMENT + journal.map_or(0, |journal| journal.length);
-    let metadata = Region { kind: RegionKind::Metadata, offset, length: end(device_bytes) - offset };
+    let max_bytes = end(device_bytes) - offset;
+    let length = match metadata_bytes {
+        Some(asked_bytes) if !(METADATA_BYTES_MIN..=max_bytes).contains(&asked_bytes) => {
+            return Err(LayoutError::Metadata { asked_bytes, max_bytes });
+        }
+        Some(asked_bytes) => asked_bytes.next_multiple_of(LABEL_BYTES),
+        None => max_bytes,
+    };
+    let metadata = Region { kind: RegionKind::Metadata, offset, length };
     Ok(journal.into_iter().chain([metadata]).collect())
 }
 
@@ -173,11 +186,17 @@ mod tests {
         }
         let alone = data_regions(GIB, None, JOURNAL_BYTES).expect("room");
         assert!(matches!(alone[..], [Region { kind: RegionKind::Store, offset: ALIGNMENT, .. }]));
-        let [journal, metadata] = metadata_regions(GIB, JOURNAL_BYTES).expect("room")[..] else {
+        let [journal, metadata] = metadata_regions(GIB, None, JOURNAL_BYTES).expect("room")[..] else {
             panic!("two regions")
         };
         assert_eq!((journal.length, metadata.offset), (32 << 20, 33 << 20));
         assert_eq!(metadata.offset + metadata.length, GIB - LABEL_BYTES);
+        let [_, metadata] =
+            metadata_regions(GIB, Some(METADATA_BYTES_MIN + 1), JOURNAL_BYTES).expect("room")[..]
+        else {
+            panic!("two regions")
+        };
+        assert_eq!((metadata.offset, metadata.length), (33 << 20, METADATA_BYTES_MIN + LABEL_BYTES));
         let log = log_region(GIB, 64 << 20).expect("room");
         assert_eq!((log.offset, log.length), (ALIGNMENT, 64 << 20), "no more than a log needs");
         let log = log_region(GIB, (64 << 20) + 4095).expect("room");
@@ -189,10 +208,14 @@ mod tests {
         let regions = |device_bytes, metadata| data_regions(device_bytes, metadata, JOURNAL_BYTES);
         assert!(regions(GIB - 4096, None).is_err());
         assert!(log_region(1 << 20, u64::MAX).is_err());
-        assert!(metadata_regions(LOG_BYTES_MIN, JOURNAL_BYTES).is_err());
+        assert!(metadata_regions(LOG_BYTES_MIN, None, JOURNAL_BYTES).is_err());
         let asked = regions(GIB, Some(Some(600 << 20)));
         assert_eq!(asked, Err(LayoutError::Metadata { asked_bytes: 600 << 20, max_bytes: GIB / 2 }));
         assert!(regions(GIB, Some(Some(1 << 20))).is_err());
+        for asked_bytes in [METADATA_BYTES_MIN - 1, GIB] {
+            let refused = metadata_regions(GIB, Some(asked_bytes), JOURNAL_BYTES);
+            assert!(matches!(refused, Err(LayoutError::Metadata { .. })), "{refused:?}");
+        }
         assert!(regions(GIB, Some(Some(200 << 20))).is_ok());
     }
 }

@@ -32,7 +32,9 @@ mod sums;
 mod turn;
 
 pub use device_part::DevicePart;
-pub use journal::{JournalOptions, JournaledKv, has_journal, journal_file_bytes, journal_half_bytes};
+pub use journal::{
+    JournalOptions, JournaledKv, has_journal, journal_file_bytes, journal_half_bytes, journal_used_bytes,
+};
 pub use memory::MemoryKv;
 pub use plain_file::{create_file, open_file};
 pub use reader::KvReader;

@@ -1,7 +1,7 @@
 //! `nacre store check`: labels of devices, superblocks, metadata, log, the objects against the allocator, and with `--deep` every block
 //! against its checksum.
 
-use crate::target::{Target, id_text, newest_map, pgs};
+use crate::target::{Target, id_text, newest_map, open_metadata, open_scratch, pgs};
 use anyhow::Result;
 use clap::Args;
 use nacre_blockstore::{BlockStore, CheckReport, Layout, MountReport, OpenError};
@@ -65,17 +65,22 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
 
 /// Looks at everything without changing a byte.
 pub(crate) fn examine(target: &Target, deep: bool) -> Result<Findings> {
+    let mut findings = examine_stopped(target.stopped()?, &target.shown(), deep)?;
+    findings.fact("device_when_last_opened", json!(target.device_facts()));
+    Ok(findings)
+}
+
+/// The same of a store that is held already.
+pub(crate) fn examine_stopped(stopped: Stopped, shown: &str, deep: bool) -> Result<Findings> {
     let mut findings = Findings { problems: Vec::new(), facts: json!({}) };
-    let mut stopped = target.stopped()?;
+    let mut stopped = stopped;
     labels(&stopped, &mut findings);
     superblocks(stopped.disk.as_mut(), &mut findings);
-    let device = target.device_facts();
-    findings.fact("device_when_last_opened", json!(device));
     if let Ok((tree, journal)) = stopped.metadata.used_bytes() {
         findings.fact("metadata_bytes", tree.into());
         findings.fact("metadata_journal_bytes", journal.into());
     }
-    let kv = match target.metadata(&stopped) {
+    let kv = match open_metadata(&stopped, shown) {
         Ok(kv) => kv,
         Err(error) => {
             findings.problem("metadata", format!("{error:#}"));
@@ -92,11 +97,10 @@ pub(crate) fn examine(target: &Target, deep: bool) -> Result<Findings> {
             }
         }
     }
-    drop((stopped, kv));
     let of_copies = ["superblock", "label", "keys"];
     let is_of_copy = |problem: &Value| of_copies.iter().any(|kind| problem["kind"] == *kind);
     if findings.problems.iter().all(is_of_copy) {
-        opened(target, deep, &mut findings)?;
+        opened(open_scratch(stopped.disk, kv, shown), deep, &mut findings)?;
     }
     Ok(findings)
 }
@@ -136,8 +140,8 @@ fn superblocks(disk: &mut dyn Disk, findings: &mut Findings) {
     }
 }
 
-fn opened(target: &Target, deep: bool, findings: &mut Findings) -> Result<()> {
-    match target.look() {
+fn opened(store: Result<(BlockStore, MountReport)>, deep: bool, findings: &mut Findings) -> Result<()> {
+    match store {
         Ok((mut store, mount)) => {
             let report = store.check(deep);
             facts(&store, &mount, &report, findings);

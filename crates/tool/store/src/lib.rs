@@ -10,6 +10,8 @@
 //! | `compact` | giving space in the metadata back |
 //! | `trim` | giving free space back to the device |
 //! | `devices` | whose a raw device is, and giving it up |
+//! | `moves` | log or metadata to another device and back |
+//! | `size` | sizes on a command line |
 //! | `stream` | the file of an exported PG |
 //! | `export`, `import` | one PG to and from such a file |
 //! | `recovery` | what it knows of the cluster, for one that has lost its monitors |
@@ -26,9 +28,11 @@ mod devices;
 mod dump;
 mod export;
 mod import;
+mod moves;
 mod recovery;
 mod repair;
 mod scratch;
+mod size;
 mod stream;
 mod target;
 mod trim;
@@ -37,6 +41,7 @@ mod trim;
 mod tests;
 
 pub use recovery::{ControlState, control_state};
+pub use size::parse_size;
 
 use anyhow::Result;
 use clap::Subcommand;
@@ -60,6 +65,12 @@ pub enum Command {
     Label(devices::LabelOptions),
     /// Take a device away from an OSD that is gone for good: what is on it is lost.
     Wipe(devices::WipeOptions),
+    /// Move the write-ahead log to another device, or back to the one with the data. Killed at any point, the store is as before or as after;
+    /// saying it again finishes.
+    MoveLog(moves::LogOptions),
+    /// Move the metadata, with their journal, to another device, or back to the one with the data. Killed at any point, the store is as
+    /// before or as after; saying it again finishes.
+    MoveMetadata(moves::MetadataOptions),
     /// Write one PG to a file. Changes nothing in the store.
     Export(export::Options),
     /// Read one PG from a file that export wrote.
@@ -81,6 +92,8 @@ pub fn run(command: &Command) -> Result<ExitCode> {
         Command::Trim(options) => trim::run(options),
         Command::Label(options) => devices::label(options),
         Command::Wipe(options) => devices::wipe(options),
+        Command::MoveLog(options) => moves::log(options),
+        Command::MoveMetadata(options) => moves::metadata(options),
         Command::Export(options) => export::run(options),
         Command::Import(options) => import::run(options),
         Command::Bench(options) => bench::run(options),

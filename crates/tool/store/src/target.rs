@@ -65,7 +65,7 @@ impl Target {
     pub(crate) fn stopped(&self) -> Result<Stopped> {
         match self.unlocked() {
             Ok(stopped) => Ok(stopped),
-            Err(StoppedError::Storage(error)) if error.is_in_use() => Err(self.in_use()),
+            Err(StoppedError::Storage(error)) if error.is_in_use() => Err(in_use(&self.shown())),
             Err(StoppedError::Storage(error @ StorageError::NoKey { .. })) => {
                 Err(anyhow!("{error}. Give it with --key-file"))
             }
@@ -90,11 +90,13 @@ impl Target {
         Ok(storage::open_stopped(&self.folder, Some(&key))?)
     }
 
-    fn in_use(&self) -> anyhow::Error {
-        anyhow!(
-            "{}: the store is in use by a running OSD; stop it first, these commands work on stopped stores",
-            self.shown()
-        )
+    /// Whether keys are given that may open it.
+    pub(crate) fn has_key(&self) -> bool {
+        !self.key_files.is_empty()
+    }
+
+    pub(crate) fn folder(&self) -> &Path {
+        &self.folder
     }
 
     pub(crate) fn device_facts(&self) -> std::collections::BTreeMap<String, String> {
@@ -103,13 +105,7 @@ impl Target {
 
     /// The metadata of a store, locked. Never made anew: a store without metadata is damaged, not empty.
     pub(crate) fn metadata(&self, stopped: &Stopped) -> Result<Box<dyn KvStore + Send>> {
-        if !stopped.metadata.exists() {
-            bail!("{} is missing: the store's metadata is lost", stopped.metadata.path().display());
-        }
-        match stopped.metadata.open() {
-            Err(error) if error.is_in_use() => Err(self.in_use()),
-            opened => Ok(opened?),
-        }
+        open_metadata(stopped, &self.shown())
     }
 
     /// Devices and metadata.
@@ -127,9 +123,8 @@ impl Target {
 
     /// The store as it would open, without a byte of it being changed.
     pub(crate) fn look(&self) -> Result<(BlockStore, MountReport)> {
-        let (disk, kv) = self.scratch()?;
-        BlockStore::open(Box::new(disk), Box::new(kv), Options::default())
-            .with_context(|| format!("{}: `nacre store check` says more", self.shown()))
+        let (disk, kv) = self.parts()?;
+        open_scratch(disk, kv, &self.shown())
     }
 
     /// As [`Target::look`], of a store whose log may have a gap: as it was before.
@@ -144,6 +139,34 @@ impl Target {
         let (disk, kv) = self.parts()?;
         Ok((ScratchDisk::over(disk), ScratchKv::over(kv)))
     }
+}
+
+fn in_use(shown: &str) -> anyhow::Error {
+    anyhow!(
+        "{shown}: the store is in use by a running OSD; stop it first, these commands work on stopped stores"
+    )
+}
+
+/// The metadata of a store that is held. Never made anew: a store without metadata is damaged, not empty.
+pub(crate) fn open_metadata(stopped: &Stopped, shown: &str) -> Result<Box<dyn KvStore + Send>> {
+    if !stopped.metadata.exists() {
+        bail!("{} is missing: the store's metadata is lost", stopped.metadata.path().display());
+    }
+    match stopped.metadata.open() {
+        Err(error) if error.is_in_use() => Err(in_use(shown)),
+        opened => Ok(opened?),
+    }
+}
+
+/// A store as it would open, whose changes stay in memory.
+pub(crate) fn open_scratch(
+    disk: Box<dyn Disk>,
+    kv: Box<dyn KvStore + Send>,
+    shown: &str,
+) -> Result<(BlockStore, MountReport)> {
+    let (disk, kv) = (ScratchDisk::over(disk), ScratchKv::over(kv));
+    BlockStore::open(Box::new(disk), Box::new(kv), Options::default())
+        .with_context(|| format!("{shown}: `nacre store check` says more"))
 }
 
 /// Newest map that a store holds: cluster and epoch; `None` in one that no OSD has used yet.

@@ -4,6 +4,7 @@ mod content;
 mod devices;
 mod encrypted;
 mod image;
+mod moves;
 
 use crate::repair::{self, repair};
 use crate::target::{Target, each_object};

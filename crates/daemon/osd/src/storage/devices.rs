@@ -4,7 +4,8 @@ use super::encryption::{self, StoreKeys, cipher, through};
 use super::metadata::MetadataPlace;
 use super::parts::{DeviceLabel, PartDisk, Parts};
 use super::{
-    BLOCK_FILE, JOURNAL_FILE, LOG_FILE, META_FILE, StorageError, file_error, make_journal, make_store, remove,
+    BLOCK_FILE, JOURNAL_FILE, LOG_FILE, META_DEVICE, META_FILE, NOTE_FILE, StorageError, file_error,
+    make_journal, make_store, remove,
 };
 use nacre_blockstore::{Options, SplitDisk};
 use nacre_crypt::{CryptDisk, DataKey, Part as CryptPart, WrappingKey};
@@ -21,8 +22,6 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// A link to the metadata's device, when they have one of their own.
-const META_DEVICE: &str = "meta";
 /// Bytes of one order to trim a new device.
 const TRIM_BYTES: u64 = 1 << 30;
 /// Who the OSD is; written by whoever made it.
@@ -101,7 +100,7 @@ pub fn mkfs_on_devices(
     make_store(folder, Box::new(data), log.map(|log| Box::new(log) as Box<dyn Disk>), &mut kv, owner.store)?;
     drop(kv);
     make_journal(&place, store_bytes)?;
-    for name in [BLOCK_FILE, LOG_FILE, META_DEVICE, META_FILE, JOURNAL_FILE] {
+    for name in [BLOCK_FILE, LOG_FILE, META_DEVICE, META_FILE, JOURNAL_FILE, NOTE_FILE] {
         remove(&folder.join(name))?;
     }
     for ToBeLabelled { link, device, .. } in &labels {
@@ -140,7 +139,7 @@ impl Plan {
             Part::new(log, Role::Log, owner, vec![region])
         });
         let metadata = metadata.map(|metadata| {
-            let regions = metadata_regions(metadata.held.size_bytes(), journal_bytes);
+            let regions = metadata_regions(metadata.held.size_bytes(), None, journal_bytes);
             let regions = regions.map_err(layout_error(&metadata))?;
             Part::new(metadata, Role::Metadata, owner, regions)
         });
@@ -155,7 +154,7 @@ impl Plan {
     }
 }
 
-fn layout_error(claimed: &Claimed) -> impl FnOnce(LayoutError) -> StorageError + use<> {
+pub(super) fn layout_error(claimed: &Claimed) -> impl FnOnce(LayoutError) -> StorageError + use<> {
     let path = claimed.name.clone();
     move |source| StorageError::Layout { path, source }
 }
@@ -174,37 +173,44 @@ fn refuse_twins(devices: &Devices) -> Result<(), StorageError> {
     Ok(())
 }
 
-fn region_of(label: &Label, kind: RegionKind, link: &Path) -> Result<Region, StorageError> {
+pub(super) fn region_of(label: &Label, kind: RegionKind, link: &Path) -> Result<Region, StorageError> {
     let missing = || StorageError::NoRegion { path: link.to_owned(), kind };
     label.region(kind).ok_or_else(missing)
 }
 
-fn place_of(label: &Label, link: &Path) -> Result<RegionPlace, StorageError> {
+pub(super) fn place_of(label: &Label, link: &Path) -> Result<RegionPlace, StorageError> {
     let Region { offset, length, .. } = region_of(label, RegionKind::Metadata, link)?;
     Ok(RegionPlace { offset, length, owner: label.owner.store.0 })
 }
 
 /// The journal's region and its length, if a device has one.
-fn journal_of(
+pub(super) fn journal_of(
     label: &Label,
-    view: &Arc<DeviceView>,
+    device: &Arc<dyn File>,
     key: Option<&DataKey>,
 ) -> Option<(Arc<DevicePart>, u64)> {
     let Region { offset, length, .. } = label.region(RegionKind::Journal)?;
-    let device = through(Arc::clone(view) as Arc<dyn File>, key, CryptPart::Journal);
+    let device = through(Arc::clone(device), key, CryptPart::Journal);
     Some((Arc::new(DevicePart::new(device, offset, length)), length))
+}
+
+/// What was in a region before is no journal.
+pub(super) fn new_journal(part: &dyn File) -> std::io::Result<()> {
+    let smallest_bytes = usize::try_from(journal_file_bytes(0)).unwrap_or(0);
+    part.write(0, &vec![0; smallest_bytes])?;
+    part.sync()
 }
 
 /// An empty region for the metadata, and one in which no journal is.
 fn new_metadata(part: &Part, key: Option<&DataKey>) -> Result<MetadataPlace, StorageError> {
     let path = &part.claimed.name;
     let place = place_of(&part.label, path)?;
-    let device = through(Arc::clone(&part.view) as Arc<dyn File>, key, CryptPart::Metadata);
+    let view = Arc::clone(&part.view) as Arc<dyn File>;
+    let journal = journal_of(&part.label, &view, key);
+    let device = through(view, key, CryptPart::Metadata);
     let tree = Arc::new(RegionFile::create(device, place).map_err(file_error(path))?);
-    let journal = journal_of(&part.label, &part.view, key);
     if let Some((part, _)) = &journal {
-        let smallest_bytes = usize::try_from(journal_file_bytes(0)).unwrap_or(0);
-        part.write(0, &vec![0; smallest_bytes]).and_then(|()| part.sync()).map_err(file_error(path))?;
+        new_journal(part.as_ref()).map_err(file_error(path))?;
     }
     Ok(MetadataPlace::Regions { device: path.clone(), tree, journal })
 }
@@ -242,11 +248,11 @@ fn decrypted(disk: Window<RealDisk>, kind: RegionKind, key: Option<&DataKey>) ->
 }
 
 /// A device behind a link, and what its label says.
-struct Linked {
-    link: PathBuf,
+pub(super) struct Linked {
+    pub(super) link: PathBuf,
     held: HeldDevice,
-    view: Arc<DeviceView>,
-    found: Found,
+    pub(super) view: Arc<DeviceView>,
+    pub(super) found: Found,
 }
 
 impl Linked {
@@ -277,7 +283,7 @@ impl Linked {
         DeviceLabel { link: self.link.clone(), found: self.found.clone(), view: Arc::clone(&self.view) }
     }
 
-    fn into_disk(self, kind: RegionKind, key: Option<&DataKey>) -> Result<PartDisk, StorageError> {
+    pub(super) fn into_disk(self, kind: RegionKind, key: Option<&DataKey>) -> Result<PartDisk, StorageError> {
         let region = region_of(&self.found.label, kind, &self.link)?;
         let path = self.link;
         let disk = self.held.into_disk(DriverChoice::Auto);
@@ -294,33 +300,52 @@ impl Linked {
     }
 }
 
-/// Opens the devices of the store in `folder`; `None` when its data lie in a file, or on a device without a label as an operator may have
-/// linked it.
+/// The devices of a store, which say that they are its own.
+pub(super) struct LinkedDevices {
+    pub(super) data: Linked,
+    pub(super) log: Option<Linked>,
+    pub(super) metadata: Option<Linked>,
+}
+
+impl LinkedDevices {
+    /// Opens the devices of the store in `folder`; `None` when its data lie in a file, or on a device without a label as an operator may
+    /// have linked it.
+    pub(super) fn open(folder: &Path) -> Result<Option<Self>, StorageError> {
+        let Some((uuid, data)) = data_device(folder)? else { return Ok(None) };
+        let (owner, is_encrypted) = (data.found.label.owner, data.found.label.is_encrypted);
+        let other = |name: &str, role: Role| -> Result<Option<Linked>, StorageError> {
+            // A link to nowhere is an error, not a store without such a device.
+            if folder.join(name).symlink_metadata().is_err() {
+                return Ok(None);
+            }
+            let linked = Linked::open(folder, name)?;
+            let Owner { osd, store, .. } = owner;
+            let expected = format!("the {role} device of osd.{osd} (uuid {uuid}, store {store})");
+            linked.check(role, |found| *found == owner, expected)?;
+            if linked.found.label.is_encrypted != is_encrypted {
+                return Err(StorageError::Mixed { link: linked.link });
+            }
+            Ok(Some(linked))
+        };
+        let log = other(LOG_FILE, Role::Log)?;
+        let metadata = other(META_DEVICE, Role::Metadata)?;
+        Ok(Some(Self { data, log, metadata }))
+    }
+
+    pub(super) fn labels(&self) -> Vec<DeviceLabel> {
+        let all = [Some(&self.data), self.log.as_ref(), self.metadata.as_ref()];
+        all.into_iter().flatten().map(Linked::label).collect()
+    }
+}
+
+/// Opens the devices of the store in `folder`; `None` as of [`LinkedDevices::open`].
 pub(super) fn open_labelled(folder: &Path, key: Option<&WrappingKey>) -> Result<Option<Parts>, StorageError> {
-    let Some((uuid, data)) = data_device(folder)? else { return Ok(None) };
+    let Some(linked) = LinkedDevices::open(folder)? else { return Ok(None) };
+    let labels = linked.labels();
+    let LinkedDevices { data, log, metadata } = linked;
     let keys = data.keys()?;
     let key = keys.as_ref().map(|keys| keys.open(key)).transpose()?;
     let key = key.as_ref();
-    let owner = data.found.label.owner;
-    let other = |name: &str, role: Role| -> Result<Option<Linked>, StorageError> {
-        // A link to nowhere is an error, not a store without such a device.
-        if folder.join(name).symlink_metadata().is_err() {
-            return Ok(None);
-        }
-        let linked = Linked::open(folder, name)?;
-        let Owner { osd, store, .. } = owner;
-        let expected = format!("the {role} device of osd.{osd} (uuid {uuid}, store {store})");
-        linked.check(role, |found| *found == owner, expected)?;
-        let (has, wanted) = (linked.found.label.is_encrypted, key.is_some());
-        if has != wanted {
-            return Err(StorageError::Mixed { link: linked.link });
-        }
-        Ok(Some(linked))
-    };
-    let log = other(LOG_FILE, Role::Log)?;
-    let metadata = other(META_DEVICE, Role::Metadata)?;
-    let labels = [Some(&data), log.as_ref(), metadata.as_ref()].into_iter().flatten().map(Linked::label);
-    let labels = labels.collect();
     let place = metadata_place(metadata.as_ref().unwrap_or(&data), key)?;
     let metadata_disks = metadata.map_or_else(BTreeMap::new, |linked| linked.held.disks());
     let data = data.into_disk(RegionKind::Store, key)?;
@@ -359,14 +384,23 @@ fn identity(folder: &Path) -> Result<Uuid, StorageError> {
     Uuid::parse(text.trim()).ok_or(StorageError::NoIdentity { path })
 }
 
-fn metadata_place(linked: &Linked, key: Option<&DataKey>) -> Result<MetadataPlace, StorageError> {
-    let device = linked.link.clone();
-    let place = place_of(&linked.found.label, &device)?;
-    let view = through(Arc::clone(&linked.view) as Arc<dyn File>, key, CryptPart::Metadata);
-    let file = RegionFile::open(view, place)
-        .map_err(|error| StorageError::Meta { path: device.clone(), source: of_region(error) })?;
-    let journal = journal_of(&linked.found.label, &linked.view, key);
-    Ok(MetadataPlace::Regions { device, tree: Arc::new(file), journal })
+pub(super) fn metadata_place(linked: &Linked, key: Option<&DataKey>) -> Result<MetadataPlace, StorageError> {
+    let device = Arc::clone(&linked.view) as Arc<dyn File>;
+    metadata_place_on(&linked.link, &linked.found.label, &device, key)
+}
+
+pub(super) fn metadata_place_on(
+    name: &Path,
+    label: &Label,
+    device: &Arc<dyn File>,
+    key: Option<&DataKey>,
+) -> Result<MetadataPlace, StorageError> {
+    let place = place_of(label, name)?;
+    let tree = through(Arc::clone(device), key, CryptPart::Metadata);
+    let file = RegionFile::open(tree, place)
+        .map_err(|error| StorageError::Meta { path: name.to_owned(), source: of_region(error) })?;
+    let journal = journal_of(label, device, key);
+    Ok(MetadataPlace::Regions { device: name.to_owned(), tree: Arc::new(file), journal })
 }
 
 fn of_region(error: std::io::Error) -> KvError {

@@ -1,9 +1,10 @@
 //! A simulated device with metadata beside it that survive the store above them.
 
-use crate::{BlockStore, MountReport, OpenError, Options, SplitDisk};
+use crate::superblock::{COPIES, Part, Superblock};
+use crate::{BlockStore, MountReport, OpenError, Options, SplitDisk, mount};
 use nacre_buf::{AlignedBuf, BufList};
-use nacre_crypt::{CryptDisk, DataKey, Part};
-use nacre_env::disk::{Disk, DiskCompletion, DiskInfo, DiskTag, Durability};
+use nacre_crypt::{CryptDisk, DataKey, Part as CryptPart};
+use nacre_env::disk::{Disk, DiskCompletion, DiskInfo, DiskTag, Durability, blocking};
 use nacre_kv::{COMMITTED, KvBatch, KvCompletion, KvError, KvStore, KvTag, MemoryKv, Pair};
 use nacre_simdisk::{SimConfig, SimDevice, SimDisk};
 use nacre_store::DiscardPolicy;
@@ -210,11 +211,26 @@ impl Rig {
         let kv = SharedKv::new(seed);
         let over = |device: &SimDevice, part| Box::new(CryptDisk::new(device.open(), Some(key.cipher(part))));
         let mut disk =
-            SplitDisk::new(over(&device, Part::Data), over(&log, Part::Log)).expect("large enough");
+            SplitDisk::new(over(&device, CryptPart::Data), over(&log, CryptPart::Log)).expect("large enough");
         let options = Options { wal_bytes: Some(disk.log_bytes()), ..options };
         BlockStore::mkfs(&mut disk, &mut kv.clone(), [7; 16], &options).expect("a store can be made");
         disk.label().expect("healthy devices");
         Self { device, log_device: Some(log), key: Some(key), kv, options, seed, opened: 0 }
+    }
+
+    /// A new store whose log was moved to a device of its own.
+    pub(super) fn moved(seed: u64, size_bytes: u64, options: Options) -> Self {
+        let rig = Self::new(seed, size_bytes, options);
+        let log = SimDevice::new(SimConfig::new(SPLIT_LOG_BYTES, !seed));
+        let whole = mount::read_superblock(&mut rig.device.open()).expect("a healthy device");
+        for (device, part) in [(&rig.device, Part::DataInPlace), (&log, Part::LogMoved)] {
+            for copy in 0..COPIES {
+                let (at, block) = (BlockStore::offset(copy), Superblock { part, ..whole }.encode());
+                let written = blocking::write(&mut device.open(), at, block.into(), Durability::Durable);
+                written.expect("a healthy device");
+            }
+        }
+        Self { log_device: Some(log), ..rig }
     }
 
     pub(super) fn try_open(&mut self) -> Result<(BlockStore, MountReport), OpenError> {

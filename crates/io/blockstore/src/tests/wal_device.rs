@@ -1,7 +1,7 @@
 //! A log on a device of its own.
 
 use super::rig::Rig;
-use crate::{BlockStore, OpenError, Options, SplitDisk};
+use crate::{BlockStore, OpenError, Options, SplitDisk, refuse_without_log};
 use nacre_simdisk::{SimConfig, SimDevice};
 use nacre_store::conformance;
 
@@ -10,6 +10,33 @@ fn conforms() {
     conformance::run(|| {
         Rig::split(1, 16 << 20, Options { clean_bytes_max: 64 << 20, ..Options::tiny() }).open()
     });
+}
+
+#[test]
+fn conforms_also_when_the_log_was_moved_there() {
+    conformance::run(|| {
+        Rig::moved(1, 16 << 20, Options { clean_bytes_max: 64 << 20, ..Options::tiny() }).open()
+    });
+}
+
+#[test]
+fn a_log_that_was_moved_belongs_to_the_place_that_it_left() {
+    let moved = Rig::moved(1, 8 << 20, Options::tiny());
+    let (split, whole) = (Rig::split(1, 8 << 20, Options::tiny()), Rig::new(1, 8 << 20, Options::tiny()));
+    let pair = |data: &Rig, log: &Rig| {
+        let log = log.log_device.as_ref().expect("a device of its own").open();
+        SplitDisk::open(Box::new(data.device.open()), Box::new(log))
+    };
+    assert!(pair(&moved, &moved).is_ok());
+    // As during a move, which ends with the part of the data.
+    assert!(pair(&whole, &moved).is_ok());
+    for (data, log) in [(&whole, &split), (&moved, &split), (&split, &moved)] {
+        assert!(matches!(pair(data, log), Err(OpenError::ForeignLog)));
+    }
+    let alone = refuse_without_log(&mut moved.device.open());
+    assert!(matches!(alone, Err(OpenError::LogElsewhere)));
+    assert!(refuse_without_log(&mut whole.device.open()).is_ok());
+    assert!(refuse_without_log(&mut split.device.open()).is_ok(), "said by whoever opens it");
 }
 
 #[test]

@@ -92,6 +92,28 @@ pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     options().create(true).truncate(true).write(true).open(path)?.write_all(bytes)
 }
 
+/// As [`write`]; a loss of power leaves what the file held before, or all of `bytes`, and these once the call has returned.
+///
+/// # Errors
+/// As `std::fs::write`.
+pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let draft = path.with_extension("new");
+    let mut file = options().create(true).truncate(true).write(true).open(&draft)?;
+    file.write_all(bytes)?;
+    file.sync_all()?;
+    std::fs::rename(&draft, path)?;
+    path.parent().map_or(Ok(()), sync_folder)
+}
+
+/// The names in a folder survive a loss of power.
+///
+/// # Errors
+/// What the system says.
+pub fn sync_folder(path: &Path) -> io::Result<()> {
+    let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
+    OpenOptions::new().read(true).open(path)?.sync_all()
+}
+
 /// Takes away what others may do with a folder that is ours alone and with what is directly in it. Yields what was more open. A
 /// link's target counts as what it links to: a store's metadata or log may be elsewhere. What a folder in it holds is not
 /// looked at: nobody else gets that far.

@@ -90,6 +90,14 @@ pub fn journal_file_bytes(half_bytes: u64) -> u64 {
     log::length_of(log::sized(half_bytes))
 }
 
+/// Bytes that the journal in a file has of it; 0 where none was made.
+///
+/// # Errors
+/// [`KvError::Damaged`] when there is something else, or the device fails.
+pub fn journal_used_bytes(file: &dyn File) -> Result<u64, KvError> {
+    Ok(Head::read(file)?.map_or(0, |head| log::length_of(head.half_bytes)))
+}
+
 /// Bytes of a half of the longest journal that a file of so many bytes has room for.
 #[must_use]
 pub fn journal_half_bytes(file_bytes: u64) -> u64 {

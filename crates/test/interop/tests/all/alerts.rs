@@ -205,7 +205,13 @@ ceph osd pool set p size 2; ceph osd lost $first --yes-i-really-mean-it; ceph os
 until_true 60 'ceph health detail | grep -q OBJECT_UNFOUND'"#,
         heal: "ceph pg $(cat lost.pg) mark_unfound_lost delete",
         // For some seconds two OSDs are down, one after the other.
-        alerts: &["CephObjectMissing", "CephPGsDamaged", "CephPGsUnclean", "CephOSDDownHigh?", "CephOSDDown?"],
+        alerts: &[
+            "CephObjectMissing",
+            "CephPGsDamaged",
+            "CephPGsUnclean",
+            "CephOSDDownHigh?",
+            "CephOSDDown?",
+        ],
     },
     // The last one: what predicts by two days goes on to see the jump.
     Fault {

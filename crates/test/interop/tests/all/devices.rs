@@ -109,11 +109,12 @@ fn raw() -> Result<Raw, String> {
         |name: &str, mib, block_bytes| loops.attach(name, mib, block_bytes).expect("a loop device");
     let (data, log, meta) = (attach("data", 2048, 512), attach("log", 200, 512), attach("meta", 512, 512));
     let (alone, other) = (attach("alone", 1536, 4096), attach("other", 1024, 512));
+    let (log_too, meta_too) = (attach("log-too", 300, 512), attach("meta-too", 1024, 4096));
     let backing = loops.folder.path().join("alone");
     let shell = cluster.shell().with("D", &data).with("L", &log).with("M", &meta).with("ALONE", &alone);
     let started = Started(shell.folder().join("cluster/run"));
     let shell = shell.with("OTHER", &other).with("MNT", loops.mount_point().display());
-    let shell = shell.with("BACKING", backing.display());
+    let shell = shell.with("BACKING", backing.display()).with("L2", &log_too).with("M2", &meta_too);
 
     make_osds(&shell);
     Ok(Raw { shell, _started: started, _cluster: cluster, _loops: loops })
@@ -197,6 +198,62 @@ fn kill_both(shell: &Shell) {
     );
 }
 
+/// Log and metadata go to other devices and back, also where the tool is killed at any moment.
+fn move_parts(shell: &Shell) {
+    let sh = |script: &str| shell.within(300).sh(&[HANDS, script].concat());
+    sh(r#"
+        put() { for n in $(seq 12); do rados -p raw put $1$n in; done; rados -p raw setomapval ${1}1 key value; }
+        got() { for n in $(seq 12); do rados -p raw get $1$n out; cmp in out; done; rados -p raw getomapval ${1}1 key | grep -q value; }
+        fact() { ceph osd metadata $1 -f json | jq -e "$2"; }
+        move() { what=$1; osd=$2; shift 2; $NACRE store move-$what $DIR/osd.$osd "$@"; }
+        start 1; start 2; up 3; clean
+        refused move log 2 --to $L2; said "in use by another process"
+        fact 2 '.nacre_log_apart == "0" and .nacre_meta_apart == "0"'
+        own=$(ceph osd metadata 2 -f json | jq -r .nacre_meta_size); put first; stop KILL 2
+        refused move log 2; said "required arguments"; refused move log 2 --to $ALONE; said "is the device with the data"
+        refused move log 2 --to $M; said "in use by another process"; refused move metadata 2 --to $L2 --meta-size 1G; said "meta-size of 1073741824 bytes"
+        refused $NACRE store label $L2
+        move log 2 --back > out; said "is with the data already"
+        move log 2 --to $L2 > out; said "of the log"; said "is on $L2 now"
+        [ "$(readlink -f $DIR/osd.2/log)" = $L2 ]; $NACRE store label $L2 > out; said "$L2: the log device of osd.2"
+        $NACRE store check --deep $DIR/osd.2; move log 2 --to $L2 > out; said "is on $L2 already"
+        mv $DIR/osd.2/log gone; refused $NACRE store check $DIR/osd.2; said "both must be given"; mv gone $DIR/osd.2/log
+        start 2; up 3; clean; got first; put second
+        fact 2 '.nacre_log_apart == "1" and .nacre_meta_apart == "0" and .nacre_log_dev_node == "'$L2'"'
+        stop KILL 2; move metadata 2 --to $M2 --meta-size 700M > out; said "is on $M2 now"; $NACRE store check --deep $DIR/osd.2
+        start 2; up 3; clean; got first; got second; put third
+        fact 2 '.nacre_meta_apart == "1" and .nacre_meta_dev_node == "'$M2'" and .nacre_log_apart == "1"'
+        fact 2 '(.nacre_meta_size | tonumber) > 700000000 and (.nacre_meta_size | tonumber) <= 700 * 1048576'
+        stop KILL 2; move log 2 --back; move metadata 2 --back; [ ! -e $DIR/osd.2/log ] && [ ! -e $DIR/osd.2/meta ] && [ ! -e $DIR/osd.2/move ]
+        for device in $L2 $M2; do refused $NACRE store label $device; said "no label of an OSD"; done
+        start 2; up 3; clean; got first; got second; got third
+        fact 2 '.nacre_log_apart == "0" and .nacre_meta_apart == "0" and .nacre_meta_size == "'$own'"'
+        # Made with devices of their own: they go to others, and there is no place for them beside the data.
+        stop TERM 1; refused move log 1 --back; said "has no place for the log"; refused move metadata 1 --back; said "has no place for the metadata"
+        move log 1 --to $L2; refused $NACRE store label $L; move metadata 1 --to $M2; refused $NACRE store label $M
+        start 1; up 3; clean; got third; fact 1 '.nacre_log_dev_node == "'$L2'" and .nacre_meta_dev_node == "'$M2'"'; put fourth
+        stop KILL 1; move log 1 --to $L; move metadata 1 --to $M; start 1; up 3; clean; got fourth"#);
+    sh(r#"
+        stop TERM 2; killed=0; ended=0
+        for try in 05 1 2 4 7; do for what in log metadata; do
+            to=$L2; [ $what = log ] || to=$M2
+            for way in "--to $to" --back; do
+                if timeout -s KILL 0.$try $NACRE store move-$what $DIR/osd.2 $way > out 2>&1; then ended=$((ended + 1)); else killed=$((killed + 1)); fi
+                $NACRE store check $DIR/osd.2 > out || { cat out; false; }
+                $NACRE store move-$what $DIR/osd.2 $way > out || { cat out; false; }
+                [ ! -e $DIR/osd.2/move ]
+            done
+        done; done
+        echo "killed $killed, ended $ended" >&2; [ $killed -gt 0 ]
+        for device in $L2 $M2; do refused $NACRE store label $device; done; $NACRE store check --deep $DIR/osd.2
+        start 2; up 3; clean
+        for name in first second third fourth; do for n in $(seq 12); do rados -p raw get $name$n out; cmp in out; done; done
+        scrubbed() { ceph pg ls-by-pool raw -f json | jq -e --arg since "$1" '[.pg_stats[] | select(.last_deep_scrub_stamp > $since)] | length == 8'; }
+        since=$(date -u +%Y-%m-%dT%H:%M:%S)
+        for pg in $(ceph pg ls-by-pool raw -f json | jq -r .pg_stats[].pgid); do ceph pg deep-scrub $pg; done
+        until_true 30 'scrubbed $since'; nok grep -q PG_DAMAGED <(ceph health detail); clean; stop TERM 1; stop TERM 2"#);
+}
+
 /// Devices that changed their names, and labels that are damaged.
 fn confuse(shell: &Shell) {
     sh(
@@ -263,7 +320,7 @@ fn osds_live_on_raw_devices() {
         Ok(raw) => raw,
         Err(why) => return eprintln!("skipped: {why}"),
     };
-    for part in [give_back, kill_both, confuse, refuse] {
+    for part in [give_back, kill_both, move_parts, confuse, refuse] {
         part(&raw.shell);
     }
 }

@@ -9,42 +9,42 @@ use nacre_types::{OsdId, Uuid};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-const DATA_BYTES: u64 = 1 << 30;
-const LOG_BYTES: u64 = 64 << 20;
-const META_BYTES: u64 = 128 << 20;
+pub(super) const DATA_BYTES: u64 = 1 << 30;
+pub(super) const LOG_BYTES: u64 = 64 << 20;
+pub(super) const META_BYTES: u64 = 128 << 20;
 
-fn device(folder: &Folder, name: &str, bytes: u64) -> PathBuf {
+pub(super) fn device(folder: &Folder, name: &str, bytes: u64) -> PathBuf {
     let path = folder.path().join(name);
     std::fs::File::create(&path).and_then(|file| file.set_len(bytes)).expect("room for a sparse file");
     path
 }
 
-fn owner(osd: OsdId, byte: u8) -> Owner {
+pub(super) fn owner(osd: OsdId, byte: u8) -> Owner {
     Owner { cluster: Uuid::NIL, osd, osd_uuid: Uuid([byte; 16]), store: Uuid([byte + 1; 16]) }
 }
 
 /// Makes an OSD's store in `folder`.
-fn make(folder: &Folder, owner: Owner, devices: &Devices) -> Result<u64, StorageError> {
+pub(super) fn make(folder: &Folder, owner: Owner, devices: &Devices) -> Result<u64, StorageError> {
     let bytes = storage::mkfs_on_devices(folder.path(), owner, devices, None)?;
     std::fs::write(folder.path().join("fsid"), format!("{}\n", owner.osd_uuid)).expect("written");
     Ok(bytes)
 }
 
-fn alone(data: PathBuf) -> Devices {
+pub(super) fn alone(data: PathBuf) -> Devices {
     Devices { data, log: None, metadata: None, metadata_bytes: None, force: false }
 }
 
-fn spoil(path: &Path, offset: u64) {
+pub(super) fn spoil(path: &Path, offset: u64) {
     let file = std::fs::OpenOptions::new().write(true).open(path).expect("a device");
     file.write_all_at(&[0xa5; 64], offset).expect("within the device");
 }
 
-fn is_sound(folder: &Folder) {
+pub(super) fn is_sound(folder: &Folder) {
     let findings = check::examine(&folder.target(), true).expect("can be checked");
     assert!(findings.is_sound(), "{:?}", findings.problems);
 }
 
-fn refusal<T>(outcome: Result<T, impl std::fmt::Display>) -> String {
+pub(super) fn refusal<T>(outcome: Result<T, impl std::fmt::Display>) -> String {
     outcome.map(drop).map_err(|error| format!("{error:#}")).expect_err("refused")
 }
 

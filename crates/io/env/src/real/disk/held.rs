@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::fs::OpenOptions;
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, AsRawFd};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, FileTypeExt};
 use std::path::{Path, PathBuf};
 
 /// An open file or block device, locked against every other opener; a block device is opened with `O_EXCL`, so that nobody mounts it
@@ -63,6 +63,19 @@ impl HeldDevice {
     /// As [`RealDisk::open`].
     pub fn into_disk(self, choice: DriverChoice) -> Result<RealDisk, OpenError> {
         RealDisk::over(self.file, &self.path, choice)
+    }
+}
+
+impl DeviceView {
+    /// Tells a block device that nobody needs a range any more; what can be read there then may be anything. A file keeps its blocks.
+    ///
+    /// # Errors
+    /// What the system says; `Unsupported` and the like where the device takes no discards.
+    pub fn discard(&self, offset: u64, length: u64) -> io::Result<()> {
+        match self.file.metadata()?.file_type().is_block_device() {
+            true => sys::discard(&self.file, offset, length),
+            false => Ok(()),
+        }
     }
 }
 
