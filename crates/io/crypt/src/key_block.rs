@@ -50,6 +50,28 @@ impl KeyPlaces {
     }
 }
 
+/// Which of the two copies say what counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Copies {
+    /// Both are whole and the same; or neither is written yet.
+    Both,
+    /// Only the first: the second is damaged or older.
+    First,
+    /// Only the second.
+    Second,
+}
+
+/// A key block as it was found.
+#[derive(Debug)]
+pub struct FoundKeyBlock {
+    /// What counts.
+    pub block: KeyBlock,
+    /// Where that is.
+    pub copies: Copies,
+    /// What the device said where it did not give the other copy.
+    pub unreadable: Option<io::Error>,
+}
+
 /// Why there is no key block.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyBlockError {
@@ -173,46 +195,87 @@ impl KeyBlock {
         Ok(Some(Self { store, number, slots: slots.iter().take(count).copied().collect() }))
     }
 
-    /// Reads it; true with it when both copies are whole and the same. `store` is whose it must be, where that is known.
+    /// Reads it. `store` is whose it must be, where that is known.
     ///
     /// # Errors
-    /// [`KeyBlockError`].
+    /// [`KeyBlockError`]; that of the device when no copy is whole and one could not be read.
     pub fn read(
         file: &dyn File,
         places: KeyPlaces,
         store: Option<Uuid>,
-    ) -> Result<(Self, bool), KeyBlockError> {
-        let read = |offset| -> Result<Option<Self>, KeyBlockError> {
+    ) -> Result<FoundKeyBlock, KeyBlockError> {
+        let mut unreadable = None;
+        let mut read = |offset| -> Result<Option<Self>, KeyBlockError> {
             let mut block = vec![0; BLOCK];
-            // What the device does not give is a damaged copy, too.
-            if file.read(offset, &mut block).is_err() {
-                return Ok(None);
+            match file.read(offset, &mut block) {
+                Ok(()) => Self::decode(&block),
+                // The other copy may be enough.
+                Err(error) => {
+                    unreadable = Some(error);
+                    Ok(None)
+                }
             }
-            Self::decode(&block)
         };
         let (first, second) = (read(places.first)?, read(places.second)?);
-        let are_equal = first == second;
-        let newest = first.into_iter().chain(second).max_by_key(|block| block.number);
-        let block = newest.ok_or(KeyBlockError::Damaged)?;
+        let (block, copies) = match (first, second) {
+            (Some(first), Some(second)) if first == second => (first, Copies::Both),
+            (Some(first), Some(second)) if first.number > second.number => (first, Copies::First),
+            (Some(first), None) => (first, Copies::First),
+            (_, Some(second)) => (second, Copies::Second),
+            (None, None) => return Err(unreadable.map_or(KeyBlockError::Damaged, KeyBlockError::Device)),
+        };
         match store {
             Some(expected) if expected != block.store => {
                 Err(KeyBlockError::Foreign { found: block.store, expected })
             }
-            _ => Ok((block, are_equal)),
+            _ => Ok(FoundKeyBlock { block, copies, unreadable }),
         }
     }
 
-    /// Writes both copies, one behind the other: whenever power goes, one is whole, and the newer one that is whole counts.
+    /// Writes both copies, one behind the other, and the one that counts last: whenever power goes or the device fails, one is whole, and
+    /// the newer one that is whole counts. `copies` is where what counts is; it says so afterwards, too, whatever the outcome.
     ///
     /// # Errors
     /// What the device says.
-    pub fn write(&mut self, file: &dyn File, places: KeyPlaces) -> io::Result<()> {
+    pub fn write(&mut self, file: &dyn File, places: KeyPlaces, copies: &mut Copies) -> io::Result<()> {
         self.number += 1;
-        let block = self.encode();
-        for offset in [places.first, places.second] {
-            file.write(offset, &block)?;
-            file.sync()?;
+        let order = match copies {
+            Copies::Both | Copies::Second => [Copies::First, Copies::Second],
+            Copies::First => [Copies::Second, Copies::First],
+        };
+        let [first, last] = order;
+        self.write_one(file, places, first, copies)?;
+        self.write_one(file, places, last, copies)
+    }
+
+    /// Writes the copy again that does not count, if there is one. The other stays as it is.
+    ///
+    /// # Errors
+    /// What the device says.
+    pub fn repair(&self, file: &dyn File, places: KeyPlaces, copies: &mut Copies) -> io::Result<()> {
+        match copies {
+            Copies::Both => Ok(()),
+            Copies::First => self.write_one(file, places, Copies::Second, copies),
+            Copies::Second => self.write_one(file, places, Copies::First, copies),
         }
+    }
+
+    /// While one copy is under way, the other is what counts.
+    fn write_one(
+        &self,
+        file: &dyn File,
+        places: KeyPlaces,
+        copy: Copies,
+        copies: &mut Copies,
+    ) -> io::Result<()> {
+        let (offset, other) = match copy {
+            Copies::Second => (places.second, Copies::First),
+            Copies::First | Copies::Both => (places.first, Copies::Second),
+        };
+        *copies = other;
+        file.write(offset, &self.encode())?;
+        file.sync()?;
+        *copies = Copies::Both;
         Ok(())
     }
 }
@@ -236,7 +299,7 @@ mod tests {
         device
     }
 
-    fn read(device: &SimFile) -> Result<(KeyBlock, bool), KeyBlockError> {
+    fn read(device: &SimFile) -> Result<FoundKeyBlock, KeyBlockError> {
         KeyBlock::read(&device.open(), PLACES, Some(STORE))
     }
 
@@ -247,17 +310,19 @@ mod tests {
         let device = device();
         assert!(matches!(read(&device), Err(KeyBlockError::Damaged)));
         let mut block = KeyBlock::new(&key, &with(1), STORE, &mut entropy);
-        block.write(&device.open(), PLACES).expect("healthy");
-        let (found, are_equal) = read(&device).expect("whole");
-        assert!(found == block && are_equal);
-        assert_eq!((found.open(&with(1)), found.open(&with(2))), (Some(key.clone()), None));
-        for spoilt in [PLACES.first, PLACES.second] {
+        block.write(&device.open(), PLACES, &mut Copies::Both).expect("healthy");
+        let found = read(&device).expect("whole");
+        assert!(found.block == block && found.copies == Copies::Both);
+        let opened = (found.block.open(&with(1)), found.block.open(&with(2)));
+        assert_eq!(opened, (Some(key.clone()), None));
+        for (spoilt, left) in [(PLACES.first, Copies::Second), (PLACES.second, Copies::First)] {
             device.open().write(spoilt + 60, &[0xee; 40]).expect("healthy");
-            let (mut found, are_equal) = read(&device).expect("the other copy");
-            assert!(found == block && !are_equal);
-            found.write(&device.open(), PLACES).expect("healthy");
-            block = found;
-            assert!(read(&device).expect("whole").1);
+            let mut found = read(&device).expect("the other copy");
+            assert!(found.block == block && found.copies == left);
+            found.block.repair(&device.open(), PLACES, &mut found.copies).expect("healthy");
+            assert_eq!(found.copies, Copies::Both);
+            let again = read(&device).expect("whole");
+            assert!(again.block == block && again.copies == Copies::Both, "with the same number");
         }
         let other = KeyBlock::read(&device.open(), PLACES, Some(Uuid([4; 16])));
         assert!(matches!(other, Err(KeyBlockError::Foreign { .. })));
@@ -288,20 +353,103 @@ mod tests {
             let device = SimFile::new(seed);
             device.open().set_length(1 << 20).expect("room");
             let mut block = KeyBlock::new(&key, &with(1), STORE, &mut entropy);
-            block.write(&device.open(), PLACES).expect("healthy");
+            block.write(&device.open(), PLACES, &mut Copies::Both).expect("healthy");
             block.add(&key, &with(2), &with(1), &mut entropy);
             let torn = block.encode();
             // One copy at a time is under way.
             let place = if seed % 2 == 0 { PLACES.first } else { PLACES.second };
             device.open().write(place, &torn).expect("healthy");
             device.crash();
-            let (found, _) = read(&device).expect("one copy is whole");
+            let FoundKeyBlock { block: mut found, mut copies, .. } =
+                read(&device).expect("one copy is whole");
             assert_eq!(found.open(&with(1)), Some(key.clone()), "seed {seed}");
-            let mut found = found;
             assert!(found.keep_only(&with(1)));
-            found.write(&device.open(), PLACES).expect("healthy");
-            assert!(read(&device).expect("whole").1);
+            found.write(&device.open(), PLACES, &mut copies).expect("healthy");
+            assert_eq!(read(&device).expect("whole").copies, Copies::Both);
         }
+    }
+
+    /// The copy that is whole is not touched before the other one is whole, too: power goes at each of the writes and syncs.
+    #[test]
+    fn a_loss_of_power_while_a_damaged_copy_is_mended_or_the_key_changed_leaves_one() {
+        for seed in 0..400 {
+            let mut entropy = SeededEntropy(seed);
+            let key = DataKey::generate(&mut entropy);
+            let device = SimFile::new(seed);
+            device.open().set_length(1 << 20).expect("room");
+            let mut block = KeyBlock::new(&key, &with(1), STORE, &mut entropy);
+            block.write(&device.open(), PLACES, &mut Copies::Both).expect("healthy");
+            let spoilt = if seed % 2 == 0 { PLACES.first } else { PLACES.second };
+            device.open().write(spoilt + 60, &[0xee; 40]).expect("healthy");
+            device.open().sync().expect("healthy");
+            let FoundKeyBlock { mut block, mut copies, .. } = read(&device).expect("one copy is whole");
+            device.lose_power_after(seed / 4 % 4);
+            let file = device.open();
+            let outcome = match seed / 2 % 2 {
+                0 => block.repair(&file, PLACES, &mut copies),
+                _ => {
+                    block.add(&key, &with(2), &with(1), &mut entropy);
+                    block.write(&file, PLACES, &mut copies)
+                }
+            };
+            assert_eq!(outcome.is_ok(), copies == Copies::Both, "seed {seed}");
+            device.crash();
+            let found = read(&device).expect("one copy is whole");
+            assert_eq!(found.block.open(&with(1)), Some(key), "seed {seed}");
+        }
+    }
+
+    /// A device that does not give certain blocks.
+    #[derive(Debug)]
+    struct Unreadable<'a>(&'a dyn File, &'a [u64]);
+
+    impl File for Unreadable<'_> {
+        fn length(&self) -> io::Result<u64> {
+            self.0.length()
+        }
+        fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+            if self.1.contains(&offset) {
+                Err(io::Error::other("medium error"))
+            } else {
+                self.0.read(offset, out)
+            }
+        }
+        fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+            self.0.write(offset, data)
+        }
+        fn set_length(&self, length: u64) -> io::Result<()> {
+            self.0.set_length(length)
+        }
+        fn sync(&self) -> io::Result<()> {
+            self.0.sync()
+        }
+        fn reserve(&self, bytes: u64) -> io::Result<()> {
+            self.0.reserve(bytes)
+        }
+        fn room(&self) -> io::Result<nacre_env::FileRoom> {
+            self.0.room()
+        }
+    }
+
+    #[test]
+    fn what_the_device_does_not_give_is_not_called_damaged() {
+        let mut entropy = SeededEntropy(1);
+        let key = DataKey::generate(&mut entropy);
+        let device = device();
+        let mut block = KeyBlock::new(&key, &with(1), STORE, &mut entropy);
+        block.write(&device.open(), PLACES, &mut Copies::Both).expect("healthy");
+        let file = device.open();
+        let read = |bad: &[u64]| KeyBlock::read(&Unreadable(&file, bad), PLACES, Some(STORE));
+        let found = read(&[PLACES.first]).expect("the other copy");
+        assert!(found.block == block && found.copies == Copies::Second);
+        assert_eq!(found.unreadable.expect("an error").to_string(), "medium error");
+        let both = read(&[PLACES.first, PLACES.second]);
+        assert!(matches!(both, Err(KeyBlockError::Device(_))), "{both:?}");
+        file.write(PLACES.second + 60, &[0xee; 40]).expect("healthy");
+        assert!(matches!(read(&[PLACES.first]), Err(KeyBlockError::Device(_))));
+        assert!(
+            matches!(read(&[]), Ok(found) if found.copies == Copies::First && found.unreadable.is_none())
+        );
     }
 
     #[test]

@@ -23,5 +23,5 @@ mod xts;
 pub use data_key::{DataKey, KeyTextError, Part, WRAPPED_BYTES, WrappingKey};
 pub use disk::CryptDisk;
 pub use file::CryptFile;
-pub use key_block::{KEY_BLOCK_BYTES, KeyBlock, KeyBlockError, KeyPlaces, SLOTS_MAX};
+pub use key_block::{Copies, FoundKeyBlock, KEY_BLOCK_BYTES, KeyBlock, KeyBlockError, KeyPlaces, SLOTS_MAX};
 pub use xts::Xts;

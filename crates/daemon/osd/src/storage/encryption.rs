@@ -3,7 +3,9 @@
 //! On a device it lies behind the first label; a store in files has a file for it. `docs/formats/encryption.md`.
 
 use super::{StorageError, file_error, remove};
-use nacre_crypt::{CryptFile, DataKey, KeyBlock, KeyBlockError, KeyPlaces, Part, WrappingKey, Xts};
+use nacre_crypt::{
+    Copies, CryptFile, DataKey, FoundKeyBlock, KeyBlock, KeyBlockError, KeyPlaces, Part, WrappingKey, Xts,
+};
 use nacre_env::{File, SystemEntropy};
 use nacre_types::Uuid;
 use std::path::{Path, PathBuf};
@@ -20,8 +22,10 @@ pub struct StoreKeys {
     file: Arc<dyn File>,
     places: KeyPlaces,
     block: KeyBlock,
-    /// Both copies are whole.
-    is_whole: bool,
+    /// Which copies are whole and say this.
+    copies: Copies,
+    /// What the device said where it did not give one.
+    unreadable: Option<std::io::Error>,
 }
 
 impl StoreKeys {
@@ -32,8 +36,9 @@ impl StoreKeys {
         store: Option<Uuid>,
     ) -> Result<Self, StorageError> {
         let failed = |source: KeyBlockError| StorageError::Keys { path: path.clone(), source };
-        let (block, is_whole) = KeyBlock::read(file.as_ref(), places, store).map_err(failed)?;
-        Ok(Self { path, file, places, block, is_whole })
+        let FoundKeyBlock { block, copies, unreadable } =
+            KeyBlock::read(file.as_ref(), places, store).map_err(failed)?;
+        Ok(Self { path, file, places, block, copies, unreadable })
     }
 
     /// Of the store on a device.
@@ -64,22 +69,28 @@ impl StoreKeys {
     /// That one copy is not whole, in a sentence.
     #[must_use]
     pub fn complaint(&self) -> Option<String> {
-        let text = || format!("{}: one of the two copies of the wrapped key is damaged", self.path.display());
-        (!self.is_whole).then(text)
+        let path = self.path.display();
+        let text = || match &self.unreadable {
+            Some(error) => {
+                format!("{path}: one of the two copies of the wrapped key cannot be read ({error})")
+            }
+            None => format!("{path}: one of the two copies of the wrapped key is damaged"),
+        };
+        (self.copies != Copies::Both).then(text)
     }
 
-    /// Writes both copies again, if one is not whole.
+    /// Writes the copy again that is not whole, if there is one. The other one stays as it is.
     ///
     /// # Errors
     /// When the device fails.
     pub fn repair(&mut self) -> Result<(), StorageError> {
-        if self.is_whole { Ok(()) } else { self.write() }
+        let repaired = self.block.repair(self.file.as_ref(), self.places, &mut self.copies);
+        repaired.map_err(file_error(&self.path))
     }
 
     fn write(&mut self) -> Result<(), StorageError> {
-        self.block.write(self.file.as_ref(), self.places).map_err(file_error(&self.path))?;
-        self.is_whole = true;
-        Ok(())
+        let written = self.block.write(self.file.as_ref(), self.places, &mut self.copies);
+        written.map_err(file_error(&self.path))
     }
 
     /// Lets another key open the store, too, beside the one that does.
@@ -139,7 +150,7 @@ pub(super) fn new_in_folder(
 fn new_key(file: &dyn File, places: KeyPlaces, store: Uuid, key: &WrappingKey) -> std::io::Result<DataKey> {
     let mut entropy = SystemEntropy::default();
     let data = DataKey::generate(&mut entropy);
-    KeyBlock::new(&data, key, store, &mut entropy).write(file, places)?;
+    KeyBlock::new(&data, key, store, &mut entropy).write(file, places, &mut Copies::Both)?;
     Ok(data)
 }
 
