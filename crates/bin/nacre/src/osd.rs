@@ -67,7 +67,7 @@ const SEE_LOG: &str = "its last log lines say why";
 
 impl<'a> Hosted<'a> {
     /// Starts OSDs side by side: opening a store takes a while after a crash. They boot as soon as they reach a monitor. One that
-    /// cannot start, since its device is gone say, keeps no other from it.
+    /// cannot start, since its device is gone say, keeps no other from it; one that is encrypted and waits for its key keeps all waiting.
     ///
     /// # Errors
     /// When none starts.
