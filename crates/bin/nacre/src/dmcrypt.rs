@@ -61,8 +61,7 @@ pub(crate) fn key_of(
     monitors: &[EntityAddr],
     is_over: &dyn Fn() -> bool,
 ) -> Result<Option<WrappingKey>> {
-    // What is wrong with it, its opening says.
-    let Ok(Some(keys)) = nacre_osd::store_keys(folder.path()) else { return Ok(None) };
+    let Some(keys) = nacre_osd::store_keys(folder.path())? else { return Ok(None) };
     // Of the device, until the store opens.
     drop(keys);
     let path = folder.lockbox_keyring();
@@ -162,6 +161,9 @@ pub(crate) fn rotate(folder: &Folder, id: OsdId) -> Result<()> {
     }
     keys.keep_only(&new)?;
     println!("osd.{id}: the monitors have a new key, and nothing else opens it any more");
+    println!(
+        "copies of keys that are kept for the loss of all monitors are to be made anew: ceph config-key dump dm-crypt/"
+    );
     Ok(())
 }
 

@@ -1,24 +1,41 @@
 //! [`DmcryptArgs`]: what `nacre osd` is told of encrypted OSDs. What they do is in `dmcrypt`.
 
+use anyhow::{Context, Result};
 use clap::Args;
 use nacre_auth::CryptoKey;
+use std::path::{Path, PathBuf};
+use zeroize::Zeroizing;
 
 /// Options of `nacre osd` for encrypted OSDs.
 #[derive(Debug, Args)]
 pub(crate) struct DmcryptArgs {
     /// With --mkfs: encrypt all that the OSD stores. Its key is what `ceph osd new` was given as dmcrypt_key; the monitors are asked for it
     /// with the key that was given as cephx_lockbox_secret. See docs/runbooks/encrypted-osds.md.
-    #[arg(long, requires_all = ["mkfs", "uuid", "lockbox_key"])]
+    #[arg(long, requires_all = ["mkfs", "uuid", "lockbox_key_file"])]
     pub(crate) dmcrypt: bool,
-    /// With --dmcrypt: what was given to `ceph osd new` as cephx_lockbox_secret.
-    #[arg(long, requires = "dmcrypt", value_parser = parse_key)]
-    pub(crate) lockbox_key: Option<CryptoKey>,
+    /// With --dmcrypt: file with what was given to `ceph osd new` as cephx_lockbox_secret, which opens the OSD and so is nothing for a
+    /// command line; - reads it from standard input.
+    #[arg(long, requires = "dmcrypt")]
+    pub(crate) lockbox_key_file: Option<PathBuf>,
     /// Change the key of the one encrypted OSD given with --id, which is stopped, at the monitors and on its device, and end. Its data stay
     /// as they are.
     #[arg(long, requires = "id", conflicts_with_all = ["mkfs", "conf"])]
     pub(crate) rotate_dmcrypt_key: bool,
 }
 
-fn parse_key(text: &str) -> Result<CryptoKey, String> {
-    CryptoKey::parse(text).map_err(|error| error.to_string())
+impl DmcryptArgs {
+    /// The key that fetches the OSD's key; `None` of one that is not to be encrypted.
+    pub(crate) fn lockbox_key(&self) -> Result<Option<CryptoKey>> {
+        let Some(path) = self.lockbox_key_file.as_deref().filter(|_| self.dmcrypt) else { return Ok(None) };
+        let (text, shown) = if path == Path::new("-") {
+            let mut line = String::new();
+            std::io::stdin().read_line(&mut line).context("standard input")?;
+            (line, "standard input".to_owned())
+        } else {
+            let shown = path.display().to_string();
+            (std::fs::read_to_string(path).with_context(|| shown.clone())?, shown)
+        };
+        let text = Zeroizing::new(text);
+        CryptoKey::parse(text.trim()).with_context(|| format!("{shown} has no key")).map(Some)
+    }
 }

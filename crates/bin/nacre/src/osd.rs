@@ -236,7 +236,8 @@ pub(crate) fn make(
     let mut entropy = SystemEntropy::default();
     let store = random_uuid(&mut entropy);
     let uuid = options.uuid.unwrap_or_else(|| random_uuid(&mut entropy));
-    let lockbox = options.encryption.lockbox_key.as_ref().filter(|_| options.encryption.dmcrypt);
+    let lockbox = options.encryption.lockbox_key()?;
+    let lockbox = lockbox.as_ref();
     let key = match lockbox {
         Some(lockbox) => {
             Some(dmcrypt::key_for_new(&monitors.context("--dmcrypt asks the monitors")?, uuid, lockbox)?)

@@ -13,9 +13,12 @@ use nacre_osd::{StorageError, WrappingKey};
 use nacre_store::{Completion, ObjectStore};
 use nacre_txn::{FetchFrom, ObjectView, ReadError, StoreToken};
 use nacre_types::{HObject, PgId, SpgId, Uuid};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use zeroize::Zeroizing;
 
+/// Permissions of everybody but the owner.
+const OF_OTHERS: u32 = 0o077;
 /// Objects listed at a time.
 const PAGE_OBJECTS: usize = 1024;
 /// Names the one read that is ever on its way.
@@ -45,8 +48,16 @@ impl From<StorageError> for StoppedError {
     }
 }
 
-/// The key that a file has.
+/// The key that a file has. One that others may read keeps nothing from them.
 fn read_key(path: &Path) -> Result<WrappingKey> {
+    let mode = std::fs::metadata(path).with_context(|| path.display().to_string())?.permissions().mode();
+    if mode & OF_OTHERS != 0 {
+        let shown = path.display();
+        bail!(
+            "{shown}: other users may read or write this file with a key (mode {:o}): chmod 600",
+            mode & 0o7777
+        );
+    }
     let text = Zeroizing::new(std::fs::read_to_string(path).with_context(|| path.display().to_string())?);
     WrappingKey::from_text(&text).with_context(|| path.display().to_string())
 }

@@ -60,12 +60,17 @@ impl Secrets {
         }
         let wrong = |what: String| refuse(Errno::EINVAL, format!("invalid input: {what}"));
         let input: Value = serde_json::from_slice(call.data).map_err(|_| wrong("not JSON".to_owned()))?;
-        let text = |name: &str| input.get(name).and_then(Value::as_str).filter(|text| !text.is_empty());
+        // One that is there and says nothing comes of a script that failed.
+        let text = |name: &str| match input.get(name) {
+            None => Ok(None),
+            Some(Value::String(text)) if !text.trim().is_empty() => Ok(Some(text.as_str())),
+            Some(_) => Err(wrong(format!("{name} is no text, or an empty one"))),
+        };
         let key = |name: &str| {
-            let parsed = text(name).map(CryptoKey::parse).transpose();
+            let parsed = text(name)?.map(CryptoKey::parse).transpose();
             parsed.map_err(|_| wrong(format!("{name} is not a key")))
         };
-        let encryption = match (key("cephx_lockbox_secret")?, text("dmcrypt_key")) {
+        let encryption = match (key("cephx_lockbox_secret")?, text("dmcrypt_key")?) {
             (None, None) => None,
             (Some(lockbox), Some(text)) => Some(Encryption { lockbox, dmcrypt_key: text.to_owned() }),
             _ => return Err(wrong("cephx_lockbox_secret and dmcrypt_key come together".to_owned())),

@@ -2,7 +2,7 @@
 //!
 //! On a device it lies behind the first label; a store in files has a file for it. `docs/formats/encryption.md`.
 
-use super::{StorageError, file_error, remove};
+use super::{META_FILE, StorageError, file_error, remove};
 use nacre_crypt::{
     Copies, CryptFile, DataKey, FoundKeyBlock, KeyBlock, KeyBlockError, KeyPlaces, Part, WrappingKey, Xts,
 };
@@ -13,6 +13,9 @@ use std::sync::Arc;
 
 /// The wrapped key of a store in files; none of one that is not encrypted.
 const KEY_FILE: &str = "block.keys";
+
+/// What fetches its wrapping key, in the folder of an encrypted OSD.
+const LOCKBOX_KEYRING: &str = "lockbox.keyring";
 
 /// The wrapped key of an encrypted store, and where it is.
 #[derive(Debug)]
@@ -50,7 +53,11 @@ impl StoreKeys {
     pub(super) fn in_folder(folder: &Path) -> Result<Option<Self>, StorageError> {
         let path = folder.join(KEY_FILE);
         if path.symlink_metadata().is_err() {
-            return Ok(None);
+            let is_there = |name: &str| folder.join(name).symlink_metadata().is_ok();
+            return match is_there(LOCKBOX_KEYRING) && is_there(META_FILE) {
+                true => Err(StorageError::KeysMissing { path }),
+                false => Ok(None),
+            };
         }
         let failed = |source| StorageError::Meta { path: path.clone(), source };
         let file = nacre_kv::open_file(&path).map_err(failed)?;

@@ -134,6 +134,14 @@ pub enum StorageError {
         /// Link to the device, or the file with the wrapped key.
         path: PathBuf,
     },
+    /// The folder of an encrypted store in files lacks what its data key is wrapped in.
+    #[error(
+        "{path} is missing: the store is encrypted, and nothing opens it without this file; put it back from where the folder was"
+    )]
+    KeysMissing {
+        /// The file.
+        path: PathBuf,
+    },
     /// An encrypted store is opened with another key.
     #[error("{path}: the store is encrypted, and this key does not open it")]
     WrongKey {

@@ -138,7 +138,9 @@ pub enum MoveError {
         path: PathBuf,
     },
     /// What is copied would have to be decrypted and encrypted anew.
-    #[error("{folder}: log and metadata of an encrypted store do not move; make the OSD anew, with other devices")]
+    #[error(
+        "{folder}: log and metadata of an encrypted store do not move; make the OSD anew, with other devices"
+    )]
     Encrypted {
         /// The OSD's folder.
         folder: PathBuf,

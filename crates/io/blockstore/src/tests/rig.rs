@@ -237,15 +237,15 @@ impl Rig {
         self.opened += 1;
         // The process that had it open may have ended in the middle of a commit.
         self.lose_submitted(self.opened.is_multiple_of(2));
-        let stepping = |device: &SimDevice, part: Part, salt: u64| {
+        let stepping = |device: &SimDevice, part: CryptPart, salt: u64| {
             let rng = SeededEntropy(self.seed ^ (self.opened << 32) ^ salt);
             let disk = Stepping { disk: device.open(), device: device.clone(), rng };
             Box::new(CryptDisk::new(disk, self.key.as_ref().map(|key| key.cipher(part))))
         };
-        let data = stepping(&self.device, Part::Data, 0);
+        let data = stepping(&self.device, CryptPart::Data, 0);
         let disk: Box<dyn Disk> = match &self.log_device {
             None => data,
-            Some(log) => Box::new(SplitDisk::open(data, stepping(log, Part::Log, 1 << 20))?),
+            Some(log) => Box::new(SplitDisk::open(data, stepping(log, CryptPart::Log, 1 << 20))?),
         };
         BlockStore::open(disk, Box::new(self.kv.clone()), self.options.clone())
     }

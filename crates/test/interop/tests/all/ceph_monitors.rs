@@ -139,7 +139,7 @@ impl Ceph {
             if [ $ENCRYPTED = 1 ]; then SECRETS="$SECRETS, \"cephx_lockbox_secret\": \"$BOX\", \"dmcrypt_key\": \"$LUKS\""; fi
             echo "{$SECRETS}" | ceph osd new $UUID $ID -i - > /dev/null
             echo $UUID > osd.$ID.uuid; echo $KEY > osd.$ID.key; : > osd.$ID.dmcrypt
-            if [ $ENCRYPTED = 1 ]; then echo "--dmcrypt --lockbox-key $BOX" > osd.$ID.dmcrypt; fi"#);
+            if [ $ENCRYPTED = 1 ]; then echo $BOX > box.$ID; echo "--dmcrypt --lockbox-key-file box.$ID" > osd.$ID.dmcrypt; fi"#);
         let (number, data) = (id.to_string(), format!("osd.{id}"));
         if ours {
             shell.sh(

@@ -21,6 +21,7 @@ impl Drop for Started {
 
 /// Begins each script.
 const HANDS: &str = r#"
+    umask 077
     key() { ceph-authtool --gen-print-key; }
     refused() { if "$@" > out 2>&1; then echo "should have failed: $*" >&2; exit 1; fi; }
     said() { grep -qF -- "$1" out || { cat out; return 1; }; }
@@ -29,7 +30,7 @@ const HANDS: &str = r#"
         id=$1; shift; uuid=$(uuidgen); own=$(key); box=$(key); head -c 96 /dev/urandom | base64 -w0 > luks.$id
         printf '{"cephx_secret": "%s", "cephx_lockbox_secret": "%s", "dmcrypt_key": "%s"}' $own $box $(cat luks.$id) > secrets
         [ $(ceph osd new $uuid $id -i secrets) = $id ]; rm secrets
-        $NACRE osd --dir $DIR --id $id --mkfs --uuid $uuid --key $own --dmcrypt --lockbox-key $box "$@"
+        $NACRE osd --dir $DIR --id $id --mkfs --uuid $uuid --key $own --dmcrypt --lockbox-key-file - "$@" <<< $box
     }
     start() { setsid $NACRE osd --dir $DIR --id $1 --listen 127.0.0.1 >> $DIR/log/osd.$1.log 2>&1 < /dev/null & }
     gone() { for try in $(seq 200); do [ -e /proc/$1 ] || return 0; sleep 0.1; done; return 1; }
@@ -62,8 +63,8 @@ fn make(shell: &Shell) {
         shell,
         r#"
         truncate -s 1G $DEVICE
-        refused $NACRE osd --dir $DIR --id 7 --mkfs --dmcrypt; said "--lockbox-key"
-        refused $NACRE osd --dir $DIR --id 7 --mkfs --uuid $(uuidgen) --dmcrypt --lockbox-key $(key)
+        refused $NACRE osd --dir $DIR --id 7 --mkfs --dmcrypt; said "--lockbox-key-file"
+        refused $NACRE osd --dir $DIR --id 7 --mkfs --uuid $(uuidgen) --dmcrypt --lockbox-key-file <(key)
         said "the monitors refuse client.osd-lockbox."; [ ! -e $DIR/osd.7/fsid ]
         make 1 --device $DEVICE; make 2 --osd-size 1G
         $NACRE store label $DEVICE > out; said "the encrypted data device of osd.1"

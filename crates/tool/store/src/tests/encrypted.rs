@@ -7,7 +7,8 @@ use crate::{check, compact, repair::repair, trim};
 use nacre_osd::storage::{self, DeviceDirs, Devices};
 use nacre_osd::{Owner, WrappingKey};
 use nacre_types::Uuid;
-use std::os::unix::fs::FileExt;
+use std::fs::Permissions;
+use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 const KEY: &str = "c2VzYW1lIHNlc2FtZSBzZXNhbWUgc2VzYW1l";
@@ -26,6 +27,12 @@ struct Encrypted {
     folder: Folder,
     disks: Folder,
     files: Vec<PathBuf>,
+}
+
+/// As `umask 077` makes it.
+fn write_key(path: &Path, text: &str) {
+    std::fs::write(path, format!("{text}\n")).expect("written");
+    std::fs::set_permissions(path, Permissions::from_mode(0o600)).expect("ours");
 }
 
 impl Encrypted {
@@ -70,7 +77,7 @@ impl Encrypted {
 
     fn with(folder: Folder, disks: Folder, files: Vec<PathBuf>) -> Self {
         for (name, text) in [("key", KEY), ("other", OTHER_KEY)] {
-            std::fs::write(disks.path().join(name), format!("{text}\n")).expect("written");
+            write_key(&disks.path().join(name), text);
         }
         Self { folder, disks, files }
     }
@@ -160,8 +167,12 @@ fn without_the_key_nothing_opens_it_and_the_message_says_what_to_do() {
         let said = refusal(store.opened_by(&["other"]).look());
         assert!(said.contains("this key does not open it"), "{said}");
         is_sound(&store.opened_by(&["other", "key"]));
-        std::fs::write(store.disks.path().join("short"), "sesame\n").expect("written");
+        write_key(&store.disks.path().join("short"), "sesame");
         assert!(refusal(store.opened_by(&["short"]).look()).contains("6 characters"));
+        let open = store.disks.path().join("key");
+        std::fs::set_permissions(&open, Permissions::from_mode(0o644)).expect("ours");
+        assert!(refusal(store.target().look()).contains("other users may read"));
+        std::fs::set_permissions(&open, Permissions::from_mode(0o600)).expect("ours");
     }
     let plain = Encrypted::on_files(None);
     assert!(refusal(plain.target().look()).contains("is not encrypted"));

@@ -62,6 +62,9 @@ fn secrets_that_do_not_fit_are_refused_and_leave_nothing() {
         format!(r#"{{"cephx_secret":"{own}","cephx_lockbox_secret":"{box_key}"}}"#),
         format!(r#"{{"cephx_lockbox_secret":"{box_key}","dmcrypt_key":"{DMCRYPT}"}}"#),
         format!(r#"{{"cephx_secret":"{own}","cephx_lockbox_secret":"zz","dmcrypt_key":"{DMCRYPT}"}}"#),
+        r#"{"cephx_secret":""}"#.to_owned(),
+        format!(r#"{{"cephx_secret":"{own}","cephx_lockbox_secret":"","dmcrypt_key":""}}"#),
+        format!(r#"{{"cephx_secret":"{own}","cephx_lockbox_secret":null,"dmcrypt_key":7}}"#),
     ] {
         assert_eq!(new(&mut bench, &input).code, Errno::EINVAL.negated(), "{input}");
     }
