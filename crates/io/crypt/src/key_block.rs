@@ -64,7 +64,7 @@ pub enum Copies {
 /// A key block as it was found.
 #[derive(Debug)]
 pub struct FoundKeyBlock {
-    /// What counts.
+    /// The newest of the two copies that is whole.
     pub block: KeyBlock,
     /// Where that is.
     pub copies: Copies,

@@ -139,7 +139,7 @@ pub enum StorageError {
         "{path} is missing: the store is encrypted, and nothing opens it without this file; put it back from where the folder was"
     )]
     KeysMissing {
-        /// The file.
+        /// The file with the wrapped key, `block.keys`.
         path: PathBuf,
     },
     /// An encrypted store is opened with another key.
