@@ -12,9 +12,7 @@ pub(super) fn clean() -> Facts {
         osds.clone().map(|osd| (osd, Ok(answer.clone()))).collect()
     };
     let list = |one: &dyn Fn(i32) -> Value| Value::Array(osds.clone().map(one).collect());
-    let status = || {
-        json!({ "pgmap": { "num_pgs": 300, "pgs_by_state": [{ "state_name": "active+clean", "count": 300 }] } })
-    };
+    let status = || json!({ "pgmap": { "num_pgs": 300, "pgs_by_state": [{ "state_name": "active+clean", "count": 300 }] } });
     Facts {
         health: Ok(json!({ "status": "HEALTH_OK", "checks": {} })),
         status_before: Ok(status()),
