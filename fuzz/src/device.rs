@@ -38,6 +38,7 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
             region(RegionKind::Metadata, PLACE.offset, PLACE.length),
             region(RegionKind::Store, 5 << 20, 1 << 20),
         ],
+        is_encrypted: false,
     };
     write_label(device.as_ref(), &label).expect("memory does not fail");
     let file = RegionFile::create(Arc::clone(&device), PLACE).expect("room");
