@@ -3,8 +3,8 @@
 use super::content::{Folder, OBJECTS, PG, fill_at, same};
 use super::{kinds, repair_options};
 use crate::target::{Target, each_object};
-use crate::{check, compact, repair::repair, trim};
-use nacre_osd::storage::{self, DeviceDirs, Devices};
+use crate::{check, compact, moves, repair::repair, trim};
+use nacre_osd::storage::{self, DeviceDirs, Devices, MoveTo, Moved};
 use nacre_osd::{Owner, WrappingKey};
 use nacre_types::Uuid;
 use std::fs::Permissions;
@@ -176,6 +176,22 @@ fn without_the_key_nothing_opens_it_and_the_message_says_what_to_do() {
     }
     let plain = Encrypted::on_files(None);
     assert!(refusal(plain.target().look()).contains("is not encrypted"));
+}
+
+#[test]
+fn its_log_and_metadata_stay_where_they_are() {
+    for store in Encrypted::all(Some(&key(KEY))) {
+        fill_at(&store.target());
+        let elsewhere = Folder::new("elsewhere");
+        let to = MoveTo::Elsewhere { path: elsewhere.path().to_owned(), metadata_bytes: None, force: false };
+        for (what, target) in [(Moved::Log, store.target()), (Moved::Metadata, store.opened_by(&[]))] {
+            for place in [&to, &MoveTo::Back] {
+                let said = refusal(moves::carry_out(&target, what, place));
+                assert!(said.contains("of an encrypted store do not move"), "{said}");
+            }
+        }
+        is_sound(&store.target());
+    }
 }
 
 /// Such as a program that knows no encryption sees it.
