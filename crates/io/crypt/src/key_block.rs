@@ -293,10 +293,20 @@ mod tests {
         WrappingKey::from_text(&format!("{nth:0>40}")).expect("long")
     }
 
-    fn device() -> SimFile {
-        let device = SimFile::new(1);
+    fn device(seed: u64) -> SimFile {
+        let device = SimFile::new(seed);
         device.open().set_length(1 << 20).expect("room");
         device
+    }
+
+    /// A device with both copies of a block that `with(1)` opens.
+    fn written(seed: u64) -> (SimFile, DataKey, KeyBlock, SeededEntropy) {
+        let mut entropy = SeededEntropy(seed);
+        let key = DataKey::generate(&mut entropy);
+        let device = device(seed);
+        let mut block = KeyBlock::new(&key, &with(1), STORE, &mut entropy);
+        block.write(&device.open(), PLACES, &mut Copies::Both).expect("healthy");
+        (device, key, block, entropy)
     }
 
     fn read(device: &SimFile) -> Result<FoundKeyBlock, KeyBlockError> {
@@ -307,7 +317,7 @@ mod tests {
     fn it_is_read_back_by_either_copy_and_refused_by_another_store() {
         let mut entropy = SeededEntropy(1);
         let key = DataKey::generate(&mut entropy);
-        let device = device();
+        let device = device(1);
         assert!(matches!(read(&device), Err(KeyBlockError::Damaged)));
         let mut block = KeyBlock::new(&key, &with(1), STORE, &mut entropy);
         block.write(&device.open(), PLACES, &mut Copies::Both).expect("healthy");
@@ -348,12 +358,7 @@ mod tests {
     #[test]
     fn a_loss_of_power_leaves_a_block_that_the_current_key_opens() {
         for seed in 0..200 {
-            let mut entropy = SeededEntropy(seed);
-            let key = DataKey::generate(&mut entropy);
-            let device = SimFile::new(seed);
-            device.open().set_length(1 << 20).expect("room");
-            let mut block = KeyBlock::new(&key, &with(1), STORE, &mut entropy);
-            block.write(&device.open(), PLACES, &mut Copies::Both).expect("healthy");
+            let (device, key, mut block, mut entropy) = written(seed);
             block.add(&key, &with(2), &with(1), &mut entropy);
             let torn = block.encode();
             // One copy at a time is under way.
@@ -373,12 +378,7 @@ mod tests {
     #[test]
     fn a_loss_of_power_while_a_damaged_copy_is_mended_or_the_key_changed_leaves_one() {
         for seed in 0..400 {
-            let mut entropy = SeededEntropy(seed);
-            let key = DataKey::generate(&mut entropy);
-            let device = SimFile::new(seed);
-            device.open().set_length(1 << 20).expect("room");
-            let mut block = KeyBlock::new(&key, &with(1), STORE, &mut entropy);
-            block.write(&device.open(), PLACES, &mut Copies::Both).expect("healthy");
+            let (device, key, _, mut entropy) = written(seed);
             let spoilt = if seed % 2 == 0 { PLACES.first } else { PLACES.second };
             device.open().write(spoilt + 60, &[0xee; 40]).expect("healthy");
             device.open().sync().expect("healthy");
@@ -433,11 +433,7 @@ mod tests {
 
     #[test]
     fn what_the_device_does_not_give_is_not_called_damaged() {
-        let mut entropy = SeededEntropy(1);
-        let key = DataKey::generate(&mut entropy);
-        let device = device();
-        let mut block = KeyBlock::new(&key, &with(1), STORE, &mut entropy);
-        block.write(&device.open(), PLACES, &mut Copies::Both).expect("healthy");
+        let (device, _, block, _) = written(1);
         let file = device.open();
         let read = |bad: &[u64]| KeyBlock::read(&Unreadable(&file, bad), PLACES, Some(STORE));
         let found = read(&[PLACES.first]).expect("the other copy");

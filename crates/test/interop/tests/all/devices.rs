@@ -53,8 +53,8 @@ impl Drop for Loops {
     }
 }
 
-/// The OSDs that a test has started beside its cluster's: they end with this.
-struct Started(PathBuf);
+/// OSDs 1 and 2, which a test has started beside its cluster's, by the folder of their process ids: they end with this.
+pub(crate) struct Started(pub(crate) PathBuf);
 
 impl Drop for Started {
     fn drop(&mut self) {

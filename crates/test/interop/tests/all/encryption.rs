@@ -1,23 +1,8 @@
 //! Encrypted OSDs, on files and on a device for which a file stands: made as ceph-volume makes them, killed, searched for what was written,
 //! given another key while somebody kills that, and destroyed.
 
+use crate::devices::Started;
 use nacre_interop::{Cluster, Shell};
-use std::path::PathBuf;
-use std::process::Command;
-
-/// The OSDs that the test has started beside its cluster's: they end with this.
-struct Started(PathBuf);
-
-impl Drop for Started {
-    fn drop(&mut self) {
-        for id in [1, 2] {
-            let pid = std::fs::read_to_string(self.0.join(format!("osd.{id}.pid"))).unwrap_or_default();
-            if let Ok(pid) = pid.trim().parse::<u32>() {
-                let _gone = Command::new("kill").args(["-9", &pid.to_string()]).output();
-            }
-        }
-    }
-}
 
 /// Begins each script.
 const HANDS: &str = r#"
