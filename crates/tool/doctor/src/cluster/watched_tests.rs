@@ -166,6 +166,29 @@ fn a_way_is_cut_in_one_direction_or_both_or_it_is_an_end() {
     );
 }
 
+/// The mean time of writes does not tell a slow device from work beside clients: it is said of the work, unless the device was seen slow.
+#[test]
+fn an_osd_that_is_slower_than_others_while_scrubs_go_on_is_their_symptom() {
+    let mut facts = clean();
+    set(&mut facts.osd_perf, "/osdstats/osd_perf_infos/8/perf_stats/commit_latency_ns", json!(30_000_000));
+    let scrubbing = json!([{ "state_name": "active+clean+scrubbing+deep", "count": 55 }]);
+    set(&mut facts.status, "/pgmap/pgs_by_state", scrubbing);
+    let named = |facts: &Facts| {
+        let mut report = checked(facts);
+        report.sort();
+        report.findings.iter().map(|one| (one.check, one.rank, one.explained_by)).collect::<Vec<_>>()
+    };
+    let costly = Rank::Costly;
+    assert_eq!(named(&facts), [("background", costly, None), ("osd-latency", costly, Some("background"))]);
+    // An OSD whose thread stands still is slow by that.
+    histogram(&mut facts, 8, 800, 14);
+    pinged(&mut facts, 8, 11.0);
+    let named = named(&facts);
+    assert!(named.contains(&("osd-stalled", costly, None)), "{named:?}");
+    assert!(named.contains(&("osd-latency", costly, Some("osd-stalled"))), "{named:?}");
+    assert!(named.contains(&("background", Rank::Hint, None)), "{named:?}");
+}
+
 #[test]
 fn losses_are_of_a_way_of_an_end_or_of_all() {
     let lose = |facts: &mut Facts, from: OsdId, to: OsdId| way(facts, from, to, "/tcp/resent", json!(401));
@@ -190,10 +213,16 @@ fn losses_are_of_a_way_of_an_end_or_of_all() {
     lose(&mut facts, 3, 7);
     way(&mut facts, 3, 7, "/tcp/duplicates", json!(398));
     assert_eq!(checks(&facts), []);
-    // Few segments that were sent again are no share of anything.
+    // Few segments that were sent again are no share of anything; few of few leave it open.
     let mut facts = clean();
     way(&mut facts, 3, 7, "/tcp/resent", json!(4));
     assert_eq!(checks(&facts), []);
+    assert!(checked(&facts).judged.contains(&"lossy-link"));
+    way(&mut facts, 3, 7, "/tcp/segments", json!(20_096));
+    let report = checked(&facts);
+    assert!(report.findings.is_empty() && !report.judged.contains(&"lossy-link"));
+    let why = report.unknown.iter().find(|one| one.check == "lossy-link").expect("said to be open");
+    assert!(why.why.starts_with("3 of 96 segments from osd.3 to osd.7 were lost: too few"), "{}", why.why);
 }
 
 #[test]
