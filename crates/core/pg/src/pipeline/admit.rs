@@ -210,6 +210,17 @@ impl Pipeline {
         op_ctx.is_write() && self.missing.contains_key(&op_ctx.head)
     }
 
+    /// A write of an object that a scrub compares waits until it has done so; gives back what need not.
+    pub(crate) fn unless_held(&mut self, op_ctx: OpContext) -> Option<OpContext> {
+        if !op_ctx.is_write() || self.held.as_ref() != Some(&op_ctx.head) {
+            return Some(op_ctx);
+        }
+        let head = op_ctx.head.clone();
+        self.missing.entry(head.clone()).or_default().push_back(op_ctx.anew());
+        self.start_next(&head);
+        None
+    }
+
     /// A message whose turn has come waits until its object is recovered, and then has its turn again; the next of its object has
     /// it meanwhile. Of an object that nobody has (`is_unfound`), its client is to hold the message if it can.
     pub(crate) fn wait_for_recovery(
