@@ -92,10 +92,13 @@ fn what_only_looks_like_a_slow_device_is_called_what_it_is() {
     let mut facts = clean();
     way(&mut facts, 3, 4, "/pings/sum", json!(0.2));
     assert_eq!(checks(&facts), []);
-    // One that has four times as much to do.
+    // One that has four times as much to do is slow by itself, unless requests wait for each other.
     let mut facts = clean();
     histogram(&mut facts, 4, 4000, 12);
+    assert_eq!(only(&facts).check, "slow-device");
+    perf(&mut facts, 4, "/device/durable_write_latency", json!({ "avgcount": 6000, "sum": 16.0 }));
     assert_eq!(only(&facts).check, "uneven-load");
+    assert!(only(&facts).measured.ends_with("times as many as of others, and 3.1 at a time"));
     // All are as slow: overload, and nobody's device.
     let mut facts = clean();
     (0..9).for_each(|osd| histogram(&mut facts, osd, 800, 14));
