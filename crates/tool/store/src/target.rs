@@ -7,6 +7,7 @@ use clap::Args;
 use nacre_blockstore::{BlockStore, MountReport, Options};
 use nacre_buf::{BufList, ByteStr, Bytes};
 use nacre_env::Disk;
+use nacre_env::real::private::OF_OTHERS;
 use nacre_kv::KvStore;
 use nacre_osd::storage::{self, Stopped};
 use nacre_osd::{StorageError, WrappingKey};
@@ -17,8 +18,6 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use zeroize::Zeroizing;
 
-/// Permissions of everybody but the owner.
-const OF_OTHERS: u32 = 0o077;
 /// Objects listed at a time.
 const PAGE_OBJECTS: usize = 1024;
 /// Names the one read that is ever on its way.
