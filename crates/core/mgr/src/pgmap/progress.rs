@@ -156,8 +156,8 @@ impl Recovery {
 
     /// How long it will take yet; `None` while that cannot be told, as at its beginning, or when nothing moves.
     ///
-    /// It ends with the OSD that has the most to move by its rate. One that waits for others will not do so for ever: as fast as the mean of
-    /// all that have something to move each of them is.
+    /// It ends with the OSD that has the most to move by its rate. One that waits for others will not do so for ever: it is to be as fast as
+    /// the mean of all that have something to move.
     #[must_use]
     #[expect(clippy::cast_precision_loss, reason = "an estimate")]
     pub fn remaining(&self, now: Stamp) -> Option<Duration> {
@@ -166,7 +166,7 @@ impl Recovery {
         let (rate, newest) = self.all.rate(now, window)?;
         let mean = rate / self.primaries.len().max(1) as f64;
         let of = |way: &Way| {
-            let own = way.rate(now, window).map_or(mean, |(own, _)| own.max(mean));
+            let own = way.rate(now, window).map_or(mean, |(own, _)| own);
             way.left as f64 / own
         };
         let left = self.primaries.values().map(of).fold(self.all.left as f64 / rate, f64::max);
