@@ -33,6 +33,13 @@ struct Block {
     writes: u64,
 }
 
+impl Block {
+    fn add(&mut self, step: usize) {
+        self.counts.iter_mut().skip(step).take(1).for_each(|count| *count += 1);
+        self.writes += 1;
+    }
+}
+
 impl Calm {
     /// Up to half a minute; what takes longer counts as that.
     const STEPS: usize = 100;
@@ -47,9 +54,8 @@ impl Calm {
             self.blocks.push_back(Block { began: now, counts: [0; Self::STEPS], writes: 0 });
             self.forget(now);
         }
-        for block in self.blocks.iter_mut().rev().take(1) {
-            block.counts.iter_mut().skip(step).take(1).for_each(|count| *count += 1);
-            block.writes += 1;
+        if let Some(block) = self.blocks.back_mut() {
+            block.add(step);
         }
         self.p99 = None;
     }

@@ -262,8 +262,7 @@ impl RecoveryThrottle {
         } else if !ended {
             return;
         } else if in_tail(near) && (self.rate >= RATE_FIRST || in_tail(slow)) {
-            (self.starting, self.well_in_a_row) = (false, 0);
-            self.set_rate(now, self.rate / 100 * 90);
+            self.slow_down(now, 90);
         } else if in_tail(not_well) && self.rate >= RATE_FIRST {
             self.well_in_a_row = 0;
         } else if ran_dry && operations > 0 {
@@ -273,13 +272,18 @@ impl RecoveryThrottle {
     }
 
     fn cut(&mut self, now: Stamp) {
-        (self.starting, self.well_in_a_row) = (false, 0);
         let is_aftermath = self.cut_at.is_some_and(|at| now.since(at) < AFTERMATH);
         if !is_aftermath {
             self.cut_at = Some(now);
         }
-        self.set_rate(now, self.rate / 100 * if is_aftermath { 85 } else { 70 });
+        self.slow_down(now, if is_aftermath { 85 } else { 70 });
         self.judges_from = now + PAUSE;
+    }
+
+    /// To so many hundredths of the rate.
+    fn slow_down(&mut self, now: Stamp, hundredths: u64) {
+        (self.starting, self.well_in_a_row) = (false, 0);
+        self.set_rate(now, self.rate / 100 * hundredths);
     }
 
     fn raise(&mut self, now: Stamp) {
