@@ -26,7 +26,7 @@ pub fn log_gap(
     kv: Box<dyn KvStore + Send>,
     options: Options,
 ) -> Result<Option<LogGap>, OpenError> {
-    mount::load(disk, kv, options, OnGap::Cut).map(|(_, _, report)| report.gap)
+    mount::load(disk, kv, options, OnGap::Cut, None).map(|(_, _, report)| report.gap)
 }
 
 /// Removes all collections but `keep` from a store whose log has a gap, and ends the log before the gap, so that the store
@@ -40,7 +40,7 @@ pub fn give_up_groups(
     options: Options,
     keep: &SpgId,
 ) -> Result<Vec<SpgId>, OpenError> {
-    let (mut store, highest, report) = mount::load(disk, kv, options, OnGap::Cut)?;
+    let (mut store, highest, report) = mount::load(disk, kv, options, OnGap::Cut, None)?;
     if report.gap.is_none() {
         return Err(OpenError::Inconsistent { what: "the log has no gap, collections", value: 0 });
     }
@@ -64,7 +64,7 @@ impl BlockStore {
         kv: Box<dyn KvStore + Send>,
         options: Options,
     ) -> Result<(Self, MountReport), OpenError> {
-        mount::open(disk, kv, options, OnGap::Cut)
+        mount::open(disk, kv, options, OnGap::Cut, None)
     }
 
     fn give_up(&mut self, at: SpgId) -> Result<(), OpenError> {

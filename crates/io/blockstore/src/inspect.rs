@@ -76,7 +76,7 @@ pub struct BadRecord {
 /// # Errors
 /// [`OpenError`] when the KV store fails, or has no state of this store.
 pub fn bad_metadata(disk: &mut dyn Disk, kv: &dyn KvStore) -> Result<Vec<BadRecord>, OpenError> {
-    let superblock = mount::read_superblock(disk)?;
+    let superblock = mount::read_undivided(disk, kv)?;
     let StoredState { state, is_version_1 } = State::load(kv, &superblock)?;
     let mut audit = Audit::new(superblock.data, state.next_id, is_version_1);
     scan(kv, prefix::COLLECTION, |key, value| {

@@ -4,6 +4,7 @@ use crate::BLOCK;
 use crate::cache::Pin;
 use crate::checkpoint::Checkpoint;
 use crate::device::Run;
+use crate::leases::Leases;
 use crate::requests::Io;
 use crate::store::BlockStore;
 use crate::table::{Table, within};
@@ -88,13 +89,21 @@ impl<'a> Needs<'a> {
 impl BlockStore {
     /// Blocks that the reserve keeps for deletes and checkpoints.
     pub(crate) fn reserve_blocks(&self) -> u64 {
-        (u64::from(self.superblock.data.count) * self.options.reserve_permille / 1000).max(8)
+        // Each partition keeps its part of it.
+        let partitions = self.leases.as_ref().map_or(1, Leases::partitions);
+        let area = u64::from(self.superblock.data.count / partitions);
+        (area * self.options.reserve_permille / 1000).max(8)
     }
 
     /// Blocks that are promised already: to dirty blocks, and to a checkpoint that has not taken them yet.
     pub(crate) fn promised_blocks(&self) -> u64 {
         let held = self.checkpoint.as_ref().map_or(0, Checkpoint::held_blocks);
         self.table.space.dirty_slots + held
+    }
+
+    /// Blocks of slabs that a partition has asked for.
+    fn coming_blocks(&self) -> u64 {
+        self.leases.as_ref().map_or(0, Leases::expected_blocks)
     }
 
     /// Blocks that a transaction may take, at most.
@@ -122,7 +131,11 @@ impl BlockStore {
             if free >= wanted {
                 return Ok(());
             }
-            let reachable = free + self.table.space.alloc.pending_count() + self.table.space.dirty_slots;
+            self.need_slabs((wanted - free).saturating_sub(self.coming_blocks()));
+            let reachable = self.table.space.alloc.free_count()
+                + self.table.space.alloc.pending_count()
+                + self.table.space.dirty_slots
+                + self.coming_blocks();
             if reachable < needed + reserve {
                 break;
             }

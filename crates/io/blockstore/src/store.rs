@@ -8,6 +8,7 @@ use crate::discards::Discards;
 use crate::fetch::{Damage, Fetch};
 use crate::held::Source;
 use crate::latencies::Latencies;
+use crate::leases::Leases;
 use crate::options::Options;
 use crate::requests::{Requests, UnderWay};
 use crate::superblock::Superblock;
@@ -51,6 +52,8 @@ pub struct BlockStore {
     pub(crate) wal: Wal,
     pub(crate) cache: Cache,
     pub(crate) checkpoint: Option<Checkpoint>,
+    /// Slabs of the partition that this is; `None` of a store that is not divided.
+    pub(crate) leases: Option<Leases>,
     pub(crate) shares: CheckpointShares,
     /// Requests on their way, by tag.
     pub(crate) io: Slab<UnderWay>,
@@ -89,6 +92,7 @@ pub(crate) struct Parts {
     pub(crate) options: Options,
     pub(crate) table: Table,
     pub(crate) wal: Wal,
+    pub(crate) leases: Option<Leases>,
 }
 
 impl BlockStore {
@@ -102,6 +106,7 @@ impl BlockStore {
             table: parts.table,
             wal: parts.wal,
             checkpoint: None,
+            leases: parts.leases,
             shares: CheckpointShares::default(),
             io: Slab::new(),
             latencies: Latencies::default(),
@@ -415,8 +420,11 @@ impl ObjectStore for BlockStore {
     }
 
     fn usage(&self) -> StoreUsage {
-        let (alloc, area) = (&self.table.space.alloc, u64::from(self.superblock.data.count));
-        let reachable = alloc.free_count() + alloc.pending_count() + alloc.held_count();
+        let alloc = &self.table.space.alloc;
+        // A partition counts what it has, and of what is nobody's its part: together they count all of the device.
+        let spare = self.leases.as_ref().map_or(0, Leases::spare_blocks);
+        let area = alloc.blocks() + spare;
+        let reachable = alloc.free_count() + alloc.pending_count() + alloc.held_count() + spare;
         let available = reachable.saturating_sub(self.promised_blocks() + self.reserve_blocks());
         let on_device = area - reachable;
         let block = BLOCK as u64;
