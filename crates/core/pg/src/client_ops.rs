@@ -29,12 +29,13 @@ impl Pg {
         self.watches.disconnect_session(cx.now, session);
     }
 
-    /// A message whose turn has come: it runs, unless its object is to be recovered first.
+    /// A message whose turn has come: it runs, unless its object is to be recovered first, or compared.
     fn go_on(&mut self, cx: &mut Cx<'_>, mut op_ctx: OpContext) {
         if op_ctx.admitted < self.state.map.epoch {
             let Some(again) = self.pipeline.readmit(&self.state, cx, op_ctx) else { return };
             op_ctx = again;
         }
+        let Some(op_ctx) = self.pipeline.unless_held(op_ctx) else { return };
         let may_write = op_ctx.intent.may_write();
         let waits = !op_ctx.intent.on_pg
             && (self.pipeline.is_behind_missing(&op_ctx)

@@ -14,6 +14,8 @@ pub enum OpStage {
     Inactive,
     /// For its object to be recovered.
     Missing,
+    /// For a scrub to compare the copies of its object.
+    Scrub,
     /// For earlier messages on the same object.
     Queued,
     /// Waits for data from the device or other OSDs.

@@ -29,9 +29,10 @@ impl Pg {
         }
     }
 
-    /// Has recovery repair what a scrub found, chunk by chunk as the scrub goes on.
+    /// Has recovery repair what a scrub found, and writes wait for what it compares next, as the scrub goes on.
     pub(crate) fn repair_compared(&mut self, cx: &mut Cx<'_>, mut compared: Option<Compared>) {
-        while let Some(Compared { repairs }) = compared {
+        while let Some(Compared { repairs, hold }) = compared {
+            self.pipeline.hold(hold);
             let Self { state, recovery, pipeline, .. } = self;
             let ops = pipeline.object_use();
             let is_begun = |repair: &&Repair| recovery.repair_copies(state, cx, ops, repair);

@@ -335,6 +335,7 @@ fn waits_for(op_in_flight: &OpInFlight<'_>) -> (&'static str, String) {
         OpStage::Future => ("delayed", "waiting for a newer map".to_owned()),
         OpStage::Inactive => ("delayed", "waiting for peering".to_owned()),
         OpStage::Missing => ("delayed", "waiting for recovery of the object".to_owned()),
+        OpStage::Scrub => ("delayed", "waiting for scrub".to_owned()),
         OpStage::Queued => ("delayed", "waiting for earlier messages on the object".to_owned()),
         OpStage::Data => ("started", "waiting for data".to_owned()),
         OpStage::Commit => {

@@ -137,6 +137,14 @@ impl Report {
         self.facts.push((name.into(), value.into()));
     }
 
+    /// Findings of a check that no other finding explains.
+    pub(crate) fn unexplained(&self, check: &'static str) -> impl Iterator<Item = &Finding> {
+        let is_symptom = |one: &Finding| {
+            self.findings.iter().any(|cause| cause.explains.iter().any(|symptom| symptom.is(one)))
+        };
+        self.findings.iter().filter(move |one| one.check == check && !is_symptom(one))
+    }
+
     /// Says of each symptom what it comes from. What it comes from is as bad as its worst symptom.
     fn explain(&mut self) {
         for index in 0..self.findings.len() {

@@ -114,6 +114,14 @@ impl PgLog {
         upto.rev().find(|entry| entry.changes_object() && *entry.object == *object).map(Compact::entry)
     }
 
+    /// True when something became of an object with this head, or of the head, behind `version`; also when the log does not reach back
+    /// so far.
+    pub(crate) fn has_changed(&self, head: &HObject, version: Eversion) -> bool {
+        let behind = || self.entries.range(self.index_above(version)..);
+        version < self.tail()
+            || behind().any(|entry| entry.changes_object() && entry.object.to_head() == *head)
+    }
+
     /// Adds an entry at the head.
     ///
     /// # Panics

@@ -210,6 +210,22 @@ impl Pipeline {
         op_ctx.is_write() && self.missing.contains_key(&op_ctx.head)
     }
 
+    /// A write of an object that a scrub compares waits until it has done so; gives back what need not.
+    pub(crate) fn unless_held(&mut self, op_ctx: OpContext) -> Option<OpContext> {
+        if !op_ctx.is_write() || self.held.as_ref() != Some(&op_ctx.head) {
+            return Some(op_ctx);
+        }
+        self.set_aside(op_ctx);
+        None
+    }
+
+    /// A message whose turn has come waits among those of its object in `missing`; the next of the object has its turn meanwhile.
+    fn set_aside(&mut self, op_ctx: OpContext) {
+        let head = op_ctx.head.clone();
+        self.missing.entry(head.clone()).or_default().push_back(op_ctx.anew());
+        self.start_next(&head);
+    }
+
     /// A message whose turn has come waits until its object is recovered, and then has its turn again; the next of its object has
     /// it meanwhile. Of an object that nobody has (`is_unfound`), its client is to hold the message if it can.
     pub(crate) fn wait_for_recovery(
@@ -219,13 +235,12 @@ impl Pipeline {
         op_ctx: OpContext,
         is_unfound: bool,
     ) {
-        let head = op_ctx.head.clone();
         if op_ctx.op.session.backs_off && is_unfound {
-            self.backoffs.back_off_object(state, cx, &op_ctx.op, head.clone());
+            self.backoffs.back_off_object(state, cx, &op_ctx.op, op_ctx.head.clone());
+            self.start_next(&op_ctx.head);
         } else {
-            self.missing.entry(head.clone()).or_default().push_back(op_ctx.anew());
+            self.set_aside(op_ctx);
         }
-        self.start_next(&head);
     }
 
     /// The message takes its place among those on its object; gives it back when its turn has come already.

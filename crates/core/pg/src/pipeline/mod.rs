@@ -5,13 +5,14 @@
 //! | [`OpStage::Future`] | a map that its client has already seen |
 //! | [`OpStage::Inactive`] | peering |
 //! | [`OpStage::Missing`] | recovery of its object |
+//! | [`OpStage::Scrub`] | a scrub that compares its object |
 //! | [`OpStage::Queued`] | earlier messages on its object |
 //! | [`OpStage::Data`] | data from the device, or an object that it copies |
 //! | in flight ([`crate::backend`]) | the members' disks |
 //!
 //! Where waiting may take long, clients that can are told to hold the message themselves (`backoff`).
 //!
-//! A change of interval takes everything out of the last four and admits it anew: what the new interval's
+//! A change of interval takes everything out of the last five and admits it anew: what the new interval's
 //! primary is not responsible for is dropped there (its client resends), what was executed is found in the
 //! log.
 
@@ -91,6 +92,8 @@ pub(crate) struct Pipeline {
     /// By head, in the order in which they came, which is before all of their object that have not started: writes wait here
     /// behind each other, while reads of an object that is here go on.
     missing: BTreeMap<HObject, VecDeque<OpContext>>,
+    /// The head whose writes wait while a scrub compares copies: here, too, behind those that wait for recovery.
+    held: Option<HObject>,
     order: ObjectOrder,
     /// Wait for data, for what they copy, or for a later turn.
     parked: BTreeMap<Token, Box<OpContext>>,
@@ -128,7 +131,7 @@ impl ObjectUse<'_> {
 
     /// True when a change of our own may be made: no message waits for data to look at the object as it is.
     pub(crate) fn is_undisturbed(self, head: &HObject) -> bool {
-        self.0.order.is_quiet(head)
+        self.0.order.is_quiet(head) && self.0.held.as_ref() != Some(head)
     }
 }
 
@@ -162,9 +165,24 @@ impl Pipeline {
 
     /// The object is recovered: messages that waited for it have their turn again, before those that came later.
     pub(crate) fn wake_recovered(&mut self, head: &HObject) {
-        if let Some(woken) = self.missing.remove(head) {
+        if let Some(mut woken) = self.missing.remove(head) {
+            // Those whose turn has come came behind them, and before those that wait for theirs.
+            let is_of = |op_ctx: &OpContext| !op_ctx.intent.on_pg && op_ctx.head == *head;
+            let (behind, others): (VecDeque<_>, _) = self.started.drain(..).partition(is_of);
+            self.started = others;
+            woken.extend(behind.into_iter().map(OpContext::anew));
             self.order.put_back(head, woken);
             self.start_next(head);
+        }
+    }
+
+    /// From now on writes of this object wait, and of no other: those of the one before have their turn again.
+    pub(crate) fn hold(&mut self, head: Option<HObject>) {
+        if self.held == head {
+            return;
+        }
+        if let Some(released) = std::mem::replace(&mut self.held, head) {
+            self.wake_recovered(&released);
         }
     }
 
@@ -291,6 +309,7 @@ impl Pipeline {
         self.paused.clear();
         let mut all: Vec<ClientOp> = first;
         all.extend(std::mem::take(&mut self.parked).into_values().map(|op_ctx| op_ctx.op));
+        self.held = None;
         let missing = std::mem::take(&mut self.missing).into_values().flatten();
         let waiting =
             missing.chain(self.started.drain(..)).chain(std::mem::take(&mut self.order).into_waiting());
@@ -323,11 +342,13 @@ impl Pipeline {
     /// How many messages wait where, for status.
     pub(crate) fn waiting(&self) -> impl Iterator<Item = (OpStage, usize)> + '_ {
         let future = self.future.values().map(Vec::len).sum();
-        let missing = self.missing.values().map(VecDeque::len).sum();
+        let held = self.held.as_ref().and_then(|held| self.missing.get(held)).map_or(0, VecDeque::len);
+        let missing = self.missing.values().map(VecDeque::len).sum::<usize>() - held;
         [
             (OpStage::Future, future),
             (OpStage::Inactive, self.inactive.len()),
             (OpStage::Missing, missing),
+            (OpStage::Scrub, held),
             (OpStage::Queued, self.order.waiting_count()),
             (OpStage::Data, self.order.parked_count()),
         ]
@@ -338,7 +359,10 @@ impl Pipeline {
     pub(crate) fn ops_in_flight(&self) -> impl Iterator<Item = OpInFlight<'_>> + '_ {
         let future = self.future.values().flatten().map(|op| (OpStage::Future, op));
         let inactive = self.inactive.iter().map(|op| (OpStage::Inactive, op));
-        let missing = self.missing.values().flatten().map(|op_ctx| (OpStage::Missing, &op_ctx.op));
+        let stage = |head| if self.held.as_ref() == Some(head) { OpStage::Scrub } else { OpStage::Missing };
+        let missing = self.missing.iter();
+        let missing =
+            missing.flat_map(move |(head, all)| all.iter().map(move |op_ctx| (stage(head), &op_ctx.op)));
         let in_order = self.started.iter().chain(self.order.waiting()).map(|op_ctx| &op_ctx.op);
         let in_order = self.ready.iter().chain(in_order).map(|op| (OpStage::Queued, op));
         let parked = self.parked.values().map(|op_ctx| (OpStage::Data, &op_ctx.op));

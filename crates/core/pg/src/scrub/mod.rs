@@ -2,9 +2,11 @@
 //! checksums, and the primary compares.
 //!
 //! A request travels behind the writes before it on the same connection, and a submitted write shows at
-//! once, so all members list the same state without anything being stopped. Data that must come from the
-//! device first is read later than the rest was listed; a chunk that differs is therefore compared again
-//! before it counts.
+//! once, so all members list the same state without anything being stopped, unless data must come from the
+//! device first: then each lists what there is when its data have come. So a difference counts of an object
+//! only that has not changed since its chunk was asked for, as the log says; a chunk that differs is compared
+//! again ([`TRIES`]), and what of it has changed each time is compared alone, while its writes wait
+//! ([`Compared::hold`]). Ceph has all writes of a chunk wait (`PrimaryLogPG::write_blocked_by_scrub`).
 
 mod answer;
 mod chunks;
@@ -18,7 +20,7 @@ use crate::state::PgState;
 use nacre_maps::{PoolOption, flags};
 use nacre_msg::peer::{ScrubObject, ScrubReply, ScrubRequest};
 use nacre_types::{Eversion, HObject, OsdId, Stamp, UTime};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 /// Objects in one chunk.
@@ -32,6 +34,9 @@ pub(crate) const TRIES: u32 = 3;
 
 /// How long a member's answer may stay out, at first.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// How long while writes wait for it, at first, and how often it is asked for anew: then they go on, and the scrub begins again.
+const HELD_PATIENCE: Duration = Duration::from_secs(5);
+const HELD_RETRIES: u32 = 2;
 
 /// A scrub under way.
 #[derive(Debug)]
@@ -41,21 +46,38 @@ struct ScrubRun {
     repair: bool,
     /// Copies that are being repaired.
     repaired: u64,
-    /// Names the current chunk's request.
+    /// Names the current request.
     tid: u64,
+    /// The range that is asked for: the chunk, or an object of it.
     from: HObject,
     to: HObject,
-    /// How often this chunk was compared.
+    /// Where the next chunk begins.
+    chunk_end: HObject,
+    /// How often this range was compared.
     tries: u32,
+    /// How often an answer to it stayed out.
+    retries: u32,
+    /// The log's head when it was asked for.
+    asked_at: Eversion,
+    /// Objects of the chunk that changed each time that it was compared.
+    changing: VecDeque<HObject>,
+    /// The one of them that is compared, while its writes wait.
+    alone: Option<HObject>,
     waiting: BTreeSet<OsdId>,
     /// When a member last answered, or all were asked.
     heard_at: Stamp,
-    /// How long an answer may stay out.
-    patience: Duration,
     lists: BTreeMap<OsdId, Vec<ScrubObject>>,
     errors: u64,
     /// Objects of this copy whose omaps are large, of a deep scrub.
     large_omap: BTreeSet<HObject>,
+}
+
+impl ScrubRun {
+    /// How long an answer may stay out: twice as long each time that one did.
+    fn patience(&self) -> Duration {
+        let at_first = if self.alone.is_some() { HELD_PATIENCE } else { PATIENCE };
+        at_first.saturating_mul(2_u32.saturating_pow(self.retries))
+    }
 }
 
 /// The scrub of one PG, at its primary.
@@ -155,10 +177,14 @@ impl Scrub {
             tid: 0,
             from: HObject::MIN,
             to: HObject::MIN,
+            chunk_end: HObject::MIN,
             tries: 0,
+            retries: 0,
+            asked_at: Eversion::ZERO,
+            changing: VecDeque::new(),
+            alone: None,
             waiting: BTreeSet::new(),
             heard_at: cx.now,
-            patience: PATIENCE,
             lists: BTreeMap::new(),
             errors: 0,
             large_omap: BTreeSet::new(),
@@ -179,12 +205,26 @@ impl Scrub {
         let running = self.running.as_mut()?;
         let size = if running.deep { DEEP_CHUNK_OBJECTS } else { CHUNK_OBJECTS };
         let objects = cx.view.list(&state.spg, &from, size + 1);
-        running.to = objects.get(size).cloned().unwrap_or_else(HObject::max_value);
-        (running.from, running.tries) = (from, 0);
-        self.ask_chunk(state, cx)
+        running.chunk_end = objects.get(size).cloned().unwrap_or_else(HObject::max_value);
+        (running.from, running.to) = (from, running.chunk_end.clone());
+        (running.tries, running.retries) = (0, 0);
+        self.ask(state, cx)
     }
 
-    fn ask_chunk(&mut self, state: &mut PgState, cx: &mut Cx<'_>) -> Option<Compared> {
+    /// Asks all members for an object that changes all the time; its writes wait from now on.
+    fn compare_held(&mut self, state: &mut PgState, cx: &mut Cx<'_>) -> Option<Compared> {
+        let running = self.running.as_mut()?;
+        let from = running.alone.clone()?;
+        let next = cx.view.list(&state.spg, &from, 2).into_iter().find(|object| *object > from);
+        running.to =
+            next.filter(|next| *next < running.chunk_end).unwrap_or_else(|| running.chunk_end.clone());
+        running.from = from;
+        (running.tries, running.retries) = (TRIES - 1, 0);
+        self.ask(state, cx)
+    }
+
+    /// Asks all members for the range.
+    fn ask(&mut self, state: &mut PgState, cx: &mut Cx<'_>) -> Option<Compared> {
         let members = state.interval.members();
         let header = state.header();
         self.last_tid += 1;
@@ -192,6 +232,7 @@ impl Scrub {
         let running = self.running.as_mut()?;
         running.tid = tid;
         running.tries += 1;
+        running.asked_at = state.log.head();
         running.heard_at = cx.now;
         running.waiting.clone_from(&members);
         running.lists.clear();
@@ -207,12 +248,18 @@ impl Scrub {
     /// twice as long, so that a slow device is not kept from ever answering.
     pub(crate) fn retry(&mut self, state: &mut PgState, cx: &mut Cx<'_>) -> Option<Compared> {
         let running = self.running.as_mut()?;
-        if running.waiting.is_empty() || cx.now.since(running.heard_at) < running.patience {
+        // What was changed just now does not show yet: the lists would not be of the same moment.
+        let is_early = running.waiting.is_empty() || cx.now.since(running.heard_at) < running.patience();
+        if is_early || state.view_is_stale {
             return None;
         }
-        running.patience *= 2;
+        if running.alone.is_some() && running.retries == HELD_RETRIES {
+            self.abort();
+            return Some(Compared::default());
+        }
+        running.retries += 1;
         running.tries -= 1;
-        self.ask_chunk(state, cx)
+        self.ask(state, cx)
     }
 
     /// A member's list.
@@ -229,11 +276,11 @@ impl Scrub {
         }
         running.lists.insert(from, reply.objects);
         running.heard_at = cx.now;
-        if running.waiting.is_empty() { self.compare_chunk(state, cx) } else { None }
+        if running.waiting.is_empty() { self.compare(state, cx) } else { None }
     }
 
-    /// All have answered. Yields what is to be repaired, unless a chunk that differs is compared again.
-    fn compare_chunk(&mut self, state: &mut PgState, cx: &mut Cx<'_>) -> Option<Compared> {
+    /// All have answered. Yields what is to be repaired, unless what differs is compared again.
+    fn compare(&mut self, state: &mut PgState, cx: &mut Cx<'_>) -> Option<Compared> {
         let running = self.running.as_mut()?;
         let mut bad = BTreeSet::new();
         if let Some(ec) = &state.ec {
@@ -241,12 +288,23 @@ impl Scrub {
             bad = chunks::unrelated(&ec.coding.codec, chunk_of, &mut running.lists, running.deep);
         }
         bad.extend(differing(&running.lists));
-        if !bad.is_empty() && running.tries < TRIES {
-            return self.ask_chunk(state, cx);
+        if let Some(alone) = &running.alone {
+            bad.retain(|object| object == alone); // others of its range are new, and came after the chunk was listed
         }
+        if !bad.is_empty() && running.tries < TRIES {
+            return self.ask(state, cx);
+        }
+        // Nothing changes what is held.
+        let is_held = running.alone.is_some();
+        let changed =
+            |object: &HObject| !is_held && state.log.has_changed(&object.to_head(), running.asked_at);
+        let (changed, bad): (BTreeSet<HObject>, _) = bad.into_iter().partition(changed);
+        running.changing.extend(changed);
         running.errors += bad.len() as u64;
+        running.alone = running.changing.pop_front();
+        let hold = running.alone.as_ref().map(HObject::to_head);
         if !running.repair {
-            return Some(Compared::default());
+            return Some(Compared { repairs: Vec::new(), hold });
         }
         let log = &state.log;
         let coded = state.ec.is_some();
@@ -255,14 +313,17 @@ impl Scrub {
             None => coded.then_some(true), // too few chunks are no word against the object
         };
         let repairs = bad.into_iter().filter_map(|object| verdict(&running.lists, exists(&object), object));
-        Some(Compared { repairs: repairs.collect() })
+        Some(Compared { repairs: repairs.collect(), hold })
     }
 
-    /// The chunk is done, and so many of the objects that [`Compared`] named are being repaired: goes on with the next one.
+    /// The range is done, and so many of the objects that [`Compared`] named are being repaired: goes on with the next one.
     pub(crate) fn go_on(&mut self, state: &mut PgState, cx: &mut Cx<'_>, repaired: u64) -> Option<Compared> {
         let running = self.running.as_mut()?;
         running.repaired += repaired;
-        let next = running.to.clone();
+        if running.alone.is_some() {
+            return self.compare_held(state, cx);
+        }
+        let next = running.chunk_end.clone();
         if next.max { self.finish(state, cx) } else { self.next_chunk(state, cx, next) }
     }
 
@@ -286,11 +347,13 @@ impl Scrub {
     }
 }
 
-/// A chunk was compared: what of it is to be repaired. The scrub goes on when that is done ([`Scrub::go_on`]).
+/// Copies were compared. The scrub goes on when what it wants is done ([`Scrub::go_on`]).
 #[must_use]
 #[derive(Debug, Default)]
 pub(crate) struct Compared {
     pub(crate) repairs: Vec<Repair>,
+    /// The head whose writes are to wait while it, or a clone of it, is compared next. No others do.
+    pub(crate) hold: Option<HObject>,
 }
 
 /// Objects that are not the same on all members, or damaged on one.

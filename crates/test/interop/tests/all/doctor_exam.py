@@ -131,7 +131,8 @@ def well(): until('nothing is wrong', clean, 180)
 
 # Each fault: its strength in words, what must be named first, how it is made and taken back, and what looks.
 class Fault:
-    by = staticmethod(doctor); settle = 2
+    settle, seconds = 2, 5
+    def by(self): return doctor(self.seconds)
     def back(self): pass
 
 def counts(osd): return tell(osd, 'perf', 'histogram', 'dump')['device']['durable_write_latency_histogram']['values']
@@ -167,10 +168,10 @@ class Frozen(Fault):
     def back(self): os.kill(pid(self.osd), signal.SIGCONT); time.sleep(3); ceph('osd', 'unset', 'nodown'); hush()
 
 class Lossy(Fault):
+    seconds = 15
     def __init__(self): (self.a, self.b), self.share = chance.sample(range(OSDS), 2), chance.choice([15, 30, 60, 100]); self.words = '%.1f %% of packets from osd.%d to osd.%d' % (self.share / 10, self.a, self.b); self.wanted = [('lossy-link', 'the way between osd.%d and osd.%d ' % (min(self.a, self.b), max(self.a, self.b))), ('lossy-link', 'the way from osd.%d to osd.%d ' % (self.a, self.b))]
     def make(self): drop(self.a, self.b, self.share)
     def back(self): undrop()
-    by = staticmethod(lambda: doctor(15))
 
 class Cut(Fault):
     def __init__(self): (self.a, self.b), self.settle = chance.sample(range(OSDS), 2), chance.choice([8, 15, 25]); self.words = 'all packets from osd.%d to osd.%d, for %d s before' % (self.a, self.b, self.settle); self.wanted = [('one-way-cut', 'the way from osd.%d to osd.%d ' % (self.a, self.b))]
@@ -200,7 +201,7 @@ def remove_bulk(objects):
 
 class Recovery(Fault):
     # So that it lasts until it is looked at.
-    by = staticmethod(lambda: doctor(2)); settle = 0
+    settle, seconds = 0, 2
     SLOW = ('osd_recovery_max_active', 'osd_max_backfills', 'nacre_recovery_client_latency_target_ms')
     def __init__(self): self.osd, self.objects = chance.randrange(OSDS), chance.choice([4000, 5000, 6000]); self.words = 'osd.%d is out, %d objects of 64 KiB' % (self.osd, self.objects); self.wanted = [('background', 'copies of objects are being made')]
     def make(self):
@@ -223,7 +224,7 @@ class Scrub(Fault):
     def back(self): self.going = False; self.thread.join(); until('scrubs end', lambda: 'scrubbing' not in ceph('-s'), 60); remove_bulk(self.objects)
 
 class Noisy(Fault):
-    by = staticmethod(why)
+    def by(self): return why()
     def __init__(self): self.depth, self.bytes = chance.choice([24, 48, 96]), chance.choice([4096, 16384, 65536]); self.words = '%d writes of %d KiB at a time beside two clients with one' % (self.depth, self.bytes >> 10)
     def make(self):
         self.all = [client(HOG, self.depth, self.bytes), client(LONE), client(LONE)]
@@ -231,7 +232,7 @@ class Noisy(Fault):
     def back(self): [(one.kill(), one.wait()) for one in self.all]
 
 class SlowClient(Fault):
-    by = staticmethod(why)
+    def by(self): return why()
     def __init__(self): self.ms = chance.choice([40, 80, 200]); self.words = 'one client that computes for %d ms after each write' % self.ms
     def make(self): load.end(); self.one = client(SPIN, self.ms); self.wanted = [('client-cpu', 'the client itself is what is slow: python3 (process %d)' % self.one.pid)]; self.one.stdout.readline(); time.sleep(2)
     def back(self): global load; self.one.kill(); self.one.wait(); load = Load()
@@ -264,9 +265,9 @@ def pool(pgs):
 
 rows, quiet = [], []
 def look(faults, within):
-    # What does not last comes last.
+    # What does not last comes last; of others the one that must be watched longest says for how long.
     for fault in sorted(faults, key=lambda fault: -fault.settle): fault.make(); time.sleep(fault.settle)
-    report = min(faults, key=lambda fault: fault.settle).by()
+    report = min(faults, key=lambda fault: (fault.settle, -fault.seconds)).by()
     named = shown(report)[:within]
     for fault in reversed(faults): fault.back()
     right = all(any(check == wanted and subject.startswith(words) for wanted, words in fault.wanted for check, subject in named) for fault in faults)

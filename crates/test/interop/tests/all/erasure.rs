@@ -108,10 +108,12 @@ fn a_pool_gets_fewer_pgs_whatever_shards_osds_hold_of_them() {
         for n in $(seq 30); do head -c $((n * 3001)) /dev/urandom > in.$n; rados -p ec put o$n in.$n; done
         check() { for n in $(seq 30); do rados -p ec get o$n out; cmp in.$n out; done; }
         set -- $(acting 1 | tr '[],' '   '); for id in 0 1 2 3; do case " $* " in *" $id "*);; *) other=$id;; esac; done
-        # By way of the fourth OSD the first and the second exchange their shards.
-        at() { [ "$(acting 1)" = "[$1]" ]; }
-        to() { ceph osd pg-upmap $pool.1 $*; wait at $(echo $* | tr ' ' ,); wait clean; }
-        to $other $2 $3; to $other $1 $3; to $2 $1 $3; ceph osd rm-pg-upmap $pool.1; wait clean
+        # By way of the fourth OSD the first and the second exchange their shards. What the map says of a PG is there before its OSDs
+        # have heard of it, so their own report is waited for.
+        report() { ceph pg dump pgs -f json 2> /dev/null | jq -c ".pg_stats[] | select(.pgid == \"$pool.1\") | [.state, .up, .acting]"; }
+        at() { local at=[$(echo $* | tr ' ' ,)]; [ "$(report)" = "[\"active+clean\",$at,$at]" ]; }
+        to() { ceph osd pg-upmap $pool.1 $*; wait at $*; }
+        to $other $2 $3; to $other $1 $3; to $2 $1 $3; ceph osd rm-pg-upmap $pool.1; wait at $1 $2 $3; wait clean
         held() { ceph pg dump pgs -f json | jq -c ".pg_stats[] | select(.pgid == \"$pool.$1\") | .avail_no_missing"; }
         [ $(acting 0) = $(acting 1) ]; [ "$(held 0)" != "$(held 1)" ]; check
         ceph osd pool set ec pg_num 1; wait numbers 1; wait clean; check

@@ -199,6 +199,22 @@ pub(crate) fn pgs_in(status: &Value, words: &[&str]) -> u64 {
     states.filter(is_in).filter_map(|state| state["count"].as_u64()).sum()
 }
 
+/// A finding about work beside that of clients. OSDs that are slower than others while it goes on, and by nothing that was measured of
+/// themselves, are slower by what they have of it: nobody can tell that from a slow device by the mean time of their writes.
+fn beside_clients(pgs: u64, report: &Report) -> Finding {
+    let slower: Vec<&Finding> = report.unexplained("osd-latency").collect();
+    let symptom = |one: &&Finding| Symptom { check: one.check, about: one.about.clone() };
+    Finding {
+        check: "background",
+        rank: Rank::Hint,
+        // What it makes OSDs slower by, where it does.
+        weight: slower.iter().map(|one| one.weight).reduce(f64::max).unwrap_or(pgs as f64),
+        explains: slower.iter().map(symptom).collect(),
+        ..Finding::default()
+    }
+}
+
+/// To be asked last: it explains what nothing else does.
 pub(super) fn background(facts: &Facts, report: &mut Report) {
     let Some(status) = known(&facts.status, "background", report) else { return };
     report.judged("background");
@@ -208,32 +224,27 @@ pub(super) fn background(facts: &Facts, report: &mut Report) {
         let before = facts.status_before.as_ref().map_or(0, |before| pgs_in(before, words));
         pgs_in(status, words).max(before)
     };
-    let recovering = pgs(&["recovering", "backfilling"]);
+    let (recovering, scrubbing) = (pgs(&["recovering", "backfilling"]), pgs(&["scrubbing"]));
+    // Of both before either is among the findings.
+    let (recovery, scrub) = (beside_clients(recovering, report), beside_clients(scrubbing, report));
     if recovering > 0 {
         let bytes = status["pgmap"]["recovering_bytes_per_sec"].as_f64().unwrap_or(0.0);
         report.findings.push(Finding {
-            check: "background",
-            rank: Rank::Hint,
-            weight: recovering as f64,
             subject: "copies of objects are being made".to_owned(),
             measured: format!("{recovering} of {all} PGs, {:.1} MB/s", bytes / 1e6),
             cost: "devices and network are shared with clients until it is done; `nacre why-slow` says how long these wait".to_owned(),
             advice: "wait, or `nacre recovery target p99=...`: it then goes as fast as clients' latency allows".to_owned(),
-            explains: made_good(facts),
-            ..Finding::default()
+            explains: made_good(facts).into_iter().chain(recovery.explains).collect(),
+            ..recovery
         });
     }
-    let scrubbing = pgs(&["scrubbing"]);
     if scrubbing > 0 {
         report.findings.push(Finding {
-            check: "background",
-            rank: Rank::Hint,
-            weight: scrubbing as f64,
             subject: "copies are being compared (scrub)".to_owned(),
             measured: format!("{scrubbing} of {all} PGs, {} of them with their data", pgs(&["deep"])),
             cost: "their devices are read beside clients' work".to_owned(),
             advice: "wait; osd_scrub_begin_hour and osd_scrub_end_hour keep it to the night".to_owned(),
-            ..Finding::default()
+            ..scrub
         });
     }
 }

@@ -16,6 +16,8 @@ const STILL_COMES_MAX: f64 = 2.0;
 /// Segments in the window from which on losses are a share of something.
 const SEGMENTS_MIN: f64 = 50.0;
 const LOST_MIN: f64 = 5.0;
+/// Losses that are too few to name a way by, and too many to say that it is well.
+const DOUBTFUL_LOST_MIN: f64 = 2.0;
 /// The part of a way's segments that may be lost before it is named.
 const LOSS_SHARE: f64 = 0.005;
 /// So many times the losses of the other ways.
@@ -43,6 +45,14 @@ impl Way {
 
     fn loss(&self) -> f64 {
         self.lost / self.segments.max(1.0)
+    }
+
+    fn is_lossy(&self) -> bool {
+        self.lost >= LOST_MIN && self.loss() >= LOSS_SHARE
+    }
+
+    fn is_doubtful(&self) -> bool {
+        (DOUBTFUL_LOST_MIN..LOST_MIN).contains(&self.lost) && self.loss() >= LOSS_SHARE
     }
 }
 
@@ -227,10 +237,18 @@ fn losses(ways: &Ways, report: &mut Report) {
             "OSDs sent each other too little while they were watched; --seconds watches longer",
         );
     }
-    report.judged("lossy-link");
-    let is_lossy = |way: &Way| way.lost >= LOST_MIN && way.loss() >= LOSS_SHARE;
+    match measured.iter().find(|(_, way)| way.is_doubtful()) {
+        None => report.judged("lossy-link"),
+        Some(((from, to), way)) => report.unknown(
+            "lossy-link",
+            format!(
+                "{:.0} of {:.0} segments from osd.{from} to osd.{to} were lost: too few to tell a bad way from chance; --seconds watches longer",
+                way.lost, way.segments
+            ),
+        ),
+    }
     let lossy: Vec<(OsdId, OsdId)> =
-        measured.iter().filter(|(_, way)| is_lossy(way)).map(|(ends, _)| *ends).collect();
+        measured.iter().filter(|(_, way)| way.is_lossy()).map(|(ends, _)| *ends).collect();
     // All that one end sends, or gets, is lost: that end. What both ways between two lose is one way's.
     for (index, end) in ["sends", "is sent"].into_iter().enumerate() {
         let osd_of = |ends: &(OsdId, OsdId)| if index == 0 { ends.0 } else { ends.1 };

@@ -94,7 +94,6 @@ pub(crate) fn check(facts: &Facts, report: &mut Report) {
     checks::slow_ops(facts, report);
     checks::pings(facts, report);
     checks::clocks(facts, report);
-    checks::background(facts, report);
     checks::fill(facts, report);
     checks::pg_counts(facts, report);
     devices::builds(facts, report);
@@ -104,4 +103,6 @@ pub(crate) fn check(facts: &Facts, report: &mut Report) {
     slow_device::check(facts, &watched, report);
     links::check(facts, report);
     space::check(facts, report);
+    // Last, for it explains what nothing else has.
+    checks::background(facts, report);
 }

@@ -21,8 +21,10 @@ const MEDIAN_EXCESS_US: f64 = 1_000.0;
 /// The same of the slowest hundredth.
 const TAIL_TIMES: f64 = 6.0;
 const TAIL_EXCESS_US: f64 = 20_000.0;
-/// A device with so many times the others' requests has more to do: that it is slow says nothing.
+/// A device with so many times the others' requests has more to do: that it is slow says nothing, where they wait for each other.
 const MORE_TO_DO_TIMES: f64 = 3.0;
+/// Requests at a device at a time, on average, from which on they wait for each other. With fewer each takes as long as it does by itself.
+const QUEUED_MIN: f64 = 1.5;
 /// A thread that is on a processor for more of the time has none left.
 const BUSY_SHARE: f64 = 0.9;
 /// An OSD that answers pings so many times later than others, and so much, does not get to run.
@@ -89,7 +91,8 @@ fn beside(all: &BTreeMap<OsdId, Watched>, osd: OsdId, work: DeviceWork) -> Optio
         peers_median_us,
         peers_p99_us,
         peers: peers.len(),
-        has_more_to_do: requests.now.total() as f64 > their_count * MORE_TO_DO_TIMES,
+        has_more_to_do: requests.now.total() as f64 > their_count * MORE_TO_DO_TIMES
+            && own.depth.is_none_or(|depth| depth >= QUEUED_MIN),
     })
 }
 
@@ -271,7 +274,11 @@ fn uneven(osd: OsdId, watched: &Watched, found: &Slow) -> Finding {
         rank: Rank::Costly,
         weight: found.times,
         subject: format!("{} has more to do than others", watched.name(osd)),
-        measured: format!("{}: more than {MORE_TO_DO_TIMES} times as many as of others", figures(found)),
+        measured: format!(
+            "{}: more than {MORE_TO_DO_TIMES} times as many as of others{}",
+            figures(found),
+            watched.depth.map_or_else(String::new, |depth| format!(", and {depth:.1} at a time"))
+        ),
         cost: "requests queue there while other devices have time".to_owned(),
         advice: "ceph osd df and `nacre why-slow`: few PGs, uneven primaries, or one image or client that all the load is of".to_owned(),
         about: vec![format!("osd.{osd}")],

@@ -92,10 +92,13 @@ fn what_only_looks_like_a_slow_device_is_called_what_it_is() {
     let mut facts = clean();
     way(&mut facts, 3, 4, "/pings/sum", json!(0.2));
     assert_eq!(checks(&facts), []);
-    // One that has four times as much to do.
+    // One that has four times as much to do is slow by itself, unless requests wait for each other.
     let mut facts = clean();
     histogram(&mut facts, 4, 4000, 12);
+    assert_eq!(only(&facts).check, "slow-device");
+    perf(&mut facts, 4, "/device/durable_write_latency", json!({ "avgcount": 6000, "sum": 16.0 }));
     assert_eq!(only(&facts).check, "uneven-load");
+    assert!(only(&facts).measured.ends_with("times as many as of others, and 3.1 at a time"));
     // All are as slow: overload, and nobody's device.
     let mut facts = clean();
     (0..9).for_each(|osd| histogram(&mut facts, osd, 800, 14));
@@ -166,6 +169,29 @@ fn a_way_is_cut_in_one_direction_or_both_or_it_is_an_end() {
     );
 }
 
+/// The mean time of writes does not tell a slow device from work beside clients: it is said of the work, unless the device was seen slow.
+#[test]
+fn an_osd_that_is_slower_than_others_while_scrubs_go_on_is_their_symptom() {
+    let mut facts = clean();
+    set(&mut facts.osd_perf, "/osdstats/osd_perf_infos/8/perf_stats/commit_latency_ns", json!(30_000_000));
+    let scrubbing = json!([{ "state_name": "active+clean+scrubbing+deep", "count": 55 }]);
+    set(&mut facts.status, "/pgmap/pgs_by_state", scrubbing);
+    let named = |facts: &Facts| {
+        let mut report = checked(facts);
+        report.sort();
+        report.findings.iter().map(|one| (one.check, one.rank, one.explained_by)).collect::<Vec<_>>()
+    };
+    let costly = Rank::Costly;
+    assert_eq!(named(&facts), [("background", costly, None), ("osd-latency", costly, Some("background"))]);
+    // An OSD whose thread stands still is slow by that.
+    histogram(&mut facts, 8, 800, 14);
+    pinged(&mut facts, 8, 11.0);
+    let named = named(&facts);
+    assert!(named.contains(&("osd-stalled", costly, None)), "{named:?}");
+    assert!(named.contains(&("osd-latency", costly, Some("osd-stalled"))), "{named:?}");
+    assert!(named.contains(&("background", Rank::Hint, None)), "{named:?}");
+}
+
 #[test]
 fn losses_are_of_a_way_of_an_end_or_of_all() {
     let lose = |facts: &mut Facts, from: OsdId, to: OsdId| way(facts, from, to, "/tcp/resent", json!(401));
@@ -190,10 +216,16 @@ fn losses_are_of_a_way_of_an_end_or_of_all() {
     lose(&mut facts, 3, 7);
     way(&mut facts, 3, 7, "/tcp/duplicates", json!(398));
     assert_eq!(checks(&facts), []);
-    // Few segments that were sent again are no share of anything.
+    // Few segments that were sent again are no share of anything; few of few leave it open.
     let mut facts = clean();
     way(&mut facts, 3, 7, "/tcp/resent", json!(4));
     assert_eq!(checks(&facts), []);
+    assert!(checked(&facts).judged.contains(&"lossy-link"));
+    way(&mut facts, 3, 7, "/tcp/segments", json!(20_096));
+    let report = checked(&facts);
+    assert!(report.findings.is_empty() && !report.judged.contains(&"lossy-link"));
+    let why = report.unknown.iter().find(|one| one.check == "lossy-link").expect("said to be open");
+    assert!(why.why.starts_with("3 of 96 segments from osd.3 to osd.7 were lost: too few"), "{}", why.why);
 }
 
 #[test]

@@ -177,7 +177,11 @@ fn put_large(store: &mut BlockStore) {
 
 /// Changes the large object in its midst and far behind its end, its clone, and some small ones.
 pub(super) fn change(folder: &Folder) {
-    let (mut store, _) = folder.target().open().expect("the store opens");
+    change_at(&folder.target());
+}
+
+pub(super) fn change_at(target: &Target) {
+    let (mut store, _) = target.open().expect("the store opens");
     let (object, mut txn) = (large(), Transaction::new(PG));
     for offset in [9000, 400_000, 900_000] {
         txn.push(Op::Write { object: object.clone(), offset, data: BufList::from(noise(9, 9000)) });
@@ -227,4 +231,18 @@ pub(super) fn same(one: &mut BlockStore, other: &mut BlockStore) {
     }
     assert_eq!(one.log_entries(&PG), other.log_entries(&PG));
     assert_eq!(one.pg_meta(&PG, b""), other.pg_meta(&PG, b""));
+}
+
+/// What a store with the same content is compared with.
+pub(super) fn twin() -> Folder {
+    let folder = Folder::new("twin");
+    fill(&folder);
+    change(&folder);
+    folder
+}
+
+pub(super) fn is_twin(target: &Target, twin: &Folder) {
+    let (mut one, _) = target.look().expect("the store opens");
+    let (mut other, _) = twin.target().look().expect("the store opens");
+    same(&mut one, &mut other);
 }

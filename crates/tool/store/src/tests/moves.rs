@@ -1,7 +1,7 @@
 //! Log and metadata moved to other devices, for which files stand here, and to other folders. Losses of power are among the tests of
 //! `daemon/osd`; block devices, and tools that are killed, among those of `test/interop`.
 
-use super::content::{Folder, change, fill, same};
+use super::content::{Folder, change, fill, is_twin, twin};
 use super::devices::{DATA_BYTES, LOG_BYTES, META_BYTES, alone, device, is_sound, make, owner, refusal};
 use crate::moves::carry_out;
 use nacre_osd::storage::{
@@ -10,7 +10,7 @@ use nacre_osd::storage::{
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
-fn to(path: &Path) -> MoveTo {
+pub(super) fn to(path: &Path) -> MoveTo {
     MoveTo::Elsewhere { path: path.to_owned(), metadata_bytes: None, force: false }
 }
 
@@ -24,22 +24,8 @@ fn said(folder: &Folder, what: Moved, place: &MoveTo) -> String {
     refusal(carry_out(&folder.target(), what, place))
 }
 
-/// What the store is compared with.
-fn twin() -> Folder {
-    let folder = Folder::new("twin");
-    fill(&folder);
-    change(&folder);
-    folder
-}
-
-fn is_twin(folder: &Folder, twin: &Folder) {
-    let (mut one, _) = folder.target().look().expect("the store opens");
-    let (mut other, _) = twin.target().look().expect("the store opens");
-    same(&mut one, &mut other);
-}
-
 /// Ends as a tool that was killed does, before the link changes; or finds fault.
-enum Fateful {
+pub(super) enum Fateful {
     Killed,
     Fault,
 }
@@ -57,17 +43,17 @@ impl Onlooker for Fateful {
 
 fn killed(folder: &Folder, what: Moved, place: &MoveTo) {
     let outcome =
-        catch_unwind(AssertUnwindSafe(|| move_part(folder.path(), what, place, &mut Fateful::Killed)));
+        catch_unwind(AssertUnwindSafe(|| move_part(folder.path(), None, what, place, &mut Fateful::Killed)));
     assert!(outcome.is_err() && folder.path().join("move").exists(), "{:?}", outcome.ok());
 }
 
 fn faulty(folder: &Folder, what: Moved, place: &MoveTo) {
-    let outcome = move_part(folder.path(), what, place, &mut Fateful::Fault);
+    let outcome = move_part(folder.path(), None, what, place, &mut Fateful::Fault);
     assert!(matches!(outcome, Err(MoveError::Unsound { .. })), "{outcome:?}");
     assert!(!folder.path().join("move").exists(), "undone");
 }
 
-fn link(folder: &Folder, name: &str) -> Option<PathBuf> {
+pub(super) fn link(folder: &Folder, name: &str) -> Option<PathBuf> {
     std::fs::read_link(folder.path().join(name)).ok()
 }
 
@@ -80,13 +66,13 @@ fn log_and_metadata_go_to_other_devices_and_back() {
     moved(&folder, Moved::Log, &to(&one));
     assert_eq!(storage::label_of(&one).expect("a label").role, nacre_device::Role::Log);
     change(&folder);
-    is_twin(&folder, &twin);
+    is_twin(&folder.target(), &twin);
     let sized =
         MoveTo::Elsewhere { path: two.clone(), metadata_bytes: Some(META_BYTES + 4096), force: false };
     moved(&folder, Moved::Metadata, &sized);
     let region = storage::label_of(&two).expect("a label").region(nacre_device::RegionKind::Metadata);
     assert_eq!(region.map(|region| region.length), Some(META_BYTES + 4096));
-    is_twin(&folder, &twin);
+    is_twin(&folder.target(), &twin);
     // Said again, it is there already, and as large as it is.
     moved(&folder, Moved::Metadata, &sized);
     let larger =
@@ -97,7 +83,7 @@ fn log_and_metadata_go_to_other_devices_and_back() {
         moved(&folder, what, &MoveTo::Back);
     }
     moved(&folder, Moved::Metadata, &MoveTo::Back);
-    is_twin(&folder, &twin);
+    is_twin(&folder.target(), &twin);
     assert_eq!((link(&folder, "log"), link(&folder, "meta")), (None, None));
     for device in [&one, &two] {
         assert!(refusal(storage::label_of(device)).contains("no label of an OSD"));
@@ -125,12 +111,12 @@ fn what_was_made_apart_goes_to_other_devices_only() {
         assert_eq!(link(&folder, if what == Moved::Log { "log" } else { "meta" }), Some(next));
     }
     change(&folder);
-    is_twin(&folder, &twin);
+    is_twin(&folder.target(), &twin);
     for old in [devices.log, devices.metadata].into_iter().flatten() {
         assert!(refusal(storage::label_of(&old)).contains("no label of an OSD"));
         moved(&folder, Moved::Log, &to(&old));
     }
-    is_twin(&folder, &twin);
+    is_twin(&folder.target(), &twin);
 }
 
 #[test]
@@ -170,21 +156,21 @@ fn a_move_that_was_killed_or_finds_fault_leaves_the_store_as_it_was() {
     for what in [Moved::Log, Moved::Metadata] {
         for place in [to(&one), to(&two), MoveTo::Back] {
             faulty(&folder, what, &place);
-            is_twin(&folder, &twin);
+            is_twin(&folder.target(), &twin);
             killed(&folder, what, &place);
             is_sound(&folder);
-            is_twin(&folder, &twin);
-            let settled = settle_move(folder.path()).expect("can be undone").expect("was interrupted");
+            is_twin(&folder.target(), &twin);
+            let settled = settle_move(folder.path(), None).expect("can be undone").expect("was interrupted");
             assert!(!settled.is_done && settled.what == what, "{settled:?}");
             killed(&folder, what, &place);
             moved(&folder, what, &place);
-            is_twin(&folder, &twin);
+            is_twin(&folder.target(), &twin);
         }
     }
     for device in [one, two] {
         assert!(refusal(storage::label_of(&device)).contains("no label of an OSD"));
     }
-    assert_eq!(settle_move(folder.path()).expect("nothing"), None);
+    assert_eq!(settle_move(folder.path(), None).expect("nothing"), None);
 }
 
 #[test]
@@ -204,7 +190,7 @@ fn a_link_that_somebody_changed_meanwhile_ends_nothing() {
     let one = one.canonicalize().expect("there");
     let note = format!("what log\nlink log\nfrom /nowhere/a\nto {}\n", one.display());
     std::fs::write(folder.path().join("move"), note).expect("writable");
-    let settled = settle_move(folder.path()).expect("can be finished").expect("was interrupted");
+    let settled = settle_move(folder.path(), None).expect("can be finished").expect("was interrupted");
     assert!(settled.is_done && settled.left.is_some(), "{settled:?}");
     is_sound(&folder);
 }
@@ -224,9 +210,9 @@ fn parts_of_a_store_in_files_go_to_other_folders_and_back() {
             let target = place.map_or(MoveTo::Back, |place| to(place));
             faulty(&folder, what, &target);
             killed(&folder, what, &target);
-            is_twin(&folder, &twin);
+            is_twin(&folder.target(), &twin);
             moved_and_there(&folder, what, &target);
-            is_twin(&folder, &twin);
+            is_twin(&folder.target(), &twin);
             for name in names {
                 let wanted = place.map(|place| place.join(format!("{owner}.{name}")));
                 assert_eq!(link(&folder, name), wanted, "{name}");
@@ -250,7 +236,7 @@ fn parts_of_a_store_in_files_go_to_other_folders_and_back() {
     std::fs::create_dir_all(&fast).expect("made");
     std::fs::write(fast.join(format!("{owner}.log")), "somebody else's").expect("writable");
     assert!(said(&folder, Moved::Log, &to(&fast)).contains("belongs to another store"));
-    is_twin(&folder, &twin);
+    is_twin(&folder.target(), &twin);
 }
 
 /// Through the tool, which ends what was interrupted first.
@@ -258,6 +244,6 @@ fn moved_and_there(folder: &Folder, what: Moved, target: &MoveTo) {
     carry_out(&folder.target(), what, target).expect("it can be moved");
     is_sound(folder);
     let mut nobody = Fateful::Fault;
-    let outcome = move_part(folder.path(), what, target, &mut nobody).expect("it is there");
+    let outcome = move_part(folder.path(), None, what, target, &mut nobody).expect("it is there");
     assert_eq!(outcome, MoveOutcome::WasThere);
 }
