@@ -181,7 +181,7 @@ pub fn store_metadata(input: &[u8]) {
         _ => replace(&mut pairs, input),
     }
     let kv = SharedKv::with(&pairs);
-    drop(bad_metadata(&mut device.open(), &kv));
+    drop(bad_metadata(&mut device.open(), &kv, 0));
     let Ok((mut store, _)) = BlockStore::open(Box::new(device.open()), Box::new(kv), Options::tiny()) else {
         return;
     };

@@ -189,11 +189,8 @@ impl MgrReport {
 
     /// What the store has for clients, all shards together.
     pub(crate) fn room(&self) -> Room {
-        let usages = self.reports.values().map(|report| &report.usage);
-        usages.fold(Room { total_bytes: 0, available_bytes: 0 }, |room, usage| Room {
-            total_bytes: room.total_bytes + usage.total_bytes,
-            available_bytes: room.available_bytes + usage.available_bytes,
-        })
+        let usage = report::usage_of_all(self.reports.values().map(|report| &report.usage));
+        Room { total_bytes: usage.total_bytes, available_bytes: usage.available_bytes }
     }
 
     /// OSDs that serve any of our PGs with us.

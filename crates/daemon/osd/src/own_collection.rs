@@ -43,8 +43,26 @@ pub fn stored_maps(store: &dyn ObjectStore) -> Vec<Arc<OsdMap>> {
     maps
 }
 
+/// How many PGs each pool had at first, as any of an OSD's stores has it, each with the epoch of its newest map: the newest word counts. All
+/// shards must say the same of it, or they would look for a PG on each other for ever.
+#[must_use]
+pub fn stored_initial_pg_nums(mut stores: Vec<(Epoch, &dyn ObjectStore)>) -> BTreeMap<PoolId, u32> {
+    stores.sort_by_key(|(epoch, _)| *epoch);
+    stores.into_iter().flat_map(|(_, store)| stored_initial_pg_num(store)).collect()
+}
+
+/// Which of so many partitions of an OSD's store a PG is in: that of the PG which it was split off, which knew `initial_pg_num` of its pool,
+/// so that it need not move when it splits. Once a store is made this never changes.
+#[must_use]
+pub fn partition_of(initial_pg_num: &BTreeMap<PoolId, u32>, spg: &SpgId, partitions: usize) -> usize {
+    let origin = initial_pg_num.get(&spg.pg.pool).filter(|pg_num| **pg_num > 0);
+    let seed = origin.map_or(spg.pg.seed, |pg_num| nacre_types::hash::stable_mod(spg.pg.seed, *pg_num));
+    let spread = spg.pg.pool.unsigned_abs().wrapping_add(seed.into());
+    (spread % partitions as u64) as usize
+}
+
 /// How many PGs each pool had at first, as the store has it.
-pub(crate) fn stored_initial_pg_num(store: &dyn ObjectStore) -> BTreeMap<PoolId, u32> {
+fn stored_initial_pg_num(store: &dyn ObjectStore) -> BTreeMap<PoolId, u32> {
     let stored = store.pg_meta(&OWN_COLLECTION, &INITIAL_PG_NUM_KEY);
     let value = stored.into_iter().find(|(key, _)| *key == INITIAL_PG_NUM_KEY).map(|(_, value)| value);
     value.and_then(|value| BTreeMap::from_bytes(value).ok()).unwrap_or_default()

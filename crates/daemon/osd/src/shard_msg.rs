@@ -2,6 +2,7 @@
 
 use crate::bill::BillSample;
 use crate::dynamic_perf_stats::PerfSamples;
+use crate::own_collection::partition_of;
 use crate::perf_counters::PerfSums;
 use nacre_auth::RotatingKeys;
 use nacre_heartbeat::Leases;
@@ -198,16 +199,12 @@ impl ShardRouter {
         self.initial_pg_num.len() > known
     }
 
-    /// Which shard a PG lives on: that of the PG which it was split off, whose objects are in that
-    /// shard's store.
+    /// Which shard a PG lives on: the one whose store is the partition that it is in.
     pub(crate) fn shard_of(&self, spg: &SpgId) -> usize {
         if self.shard_count() == 1 {
             return self.me;
         }
-        let origin = self.initial_pg_num.get(&spg.pg.pool).filter(|pg_num| **pg_num > 0);
-        let seed = origin.map_or(spg.pg.seed, |pg_num| nacre_types::hash::stable_mod(spg.pg.seed, *pg_num));
-        let spread = spg.pg.pool.unsigned_abs().wrapping_add(seed.into());
-        (spread % self.senders.len() as u64) as usize
+        partition_of(&self.initial_pg_num, spg, self.senders.len())
     }
 
     pub(crate) fn send(&mut self, to: usize, msg: ShardMsg) {

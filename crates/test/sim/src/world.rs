@@ -429,7 +429,7 @@ impl World {
             methods: vec![AuthMethod::Cephx],
             bind: nacre_osd::Bind::any_port(host.ip()),
             ceph: None,
-            shards: machines.len(),
+            shards: Some(machines.len()),
             store: StoreConfig::Memory { capacity_bytes: 0 },
             host: format!("host{id}"),
             machine_facts: BTreeMap::new(),

@@ -434,6 +434,35 @@ fn metadata_in_the_place_of_others_are_refused() {
     drop(rig.open());
 }
 
+/// What is wrong with the metadata of one partition is no matter of the others.
+#[test]
+fn the_metadata_of_each_partition_are_looked_at_by_its_number() {
+    let mut rig = Rig::new(7, 512, 2, Options::tiny());
+    let mut stores = rig.open();
+    stores.iter_mut().for_each(|store| {
+        let op = Op::Write { object: object(1), offset: 0, data: BufList::from(vec![1; 20_000]) };
+        let txn = Transaction { collection: pg(), ops: vec![Op::CreateCollection, op] };
+        store.submit(txn, StoreToken::without_pg(1)).expect("room");
+        store.checkpoint_now().expect("a healthy device");
+    });
+    drop(stores);
+    let looked_at = |rig: &Rig, nth: usize, number| {
+        bad_metadata(&mut rig.device.open(), &rig.metadata[nth], number).map(|bad| bad.len())
+    };
+    assert!(matches!((looked_at(&rig, 0, 0), looked_at(&rig, 1, 1)), (Ok(0), Ok(0))));
+    for (nth, number) in [(0, 1), (1, 0), (1, 2)] {
+        assert!(matches!(looked_at(&rig, nth, number), Err(OpenError::ForeignMetadata)), "{nth} {number}");
+    }
+    let mut batch = KvBatch::default();
+    batch.put(crate::kv_schema::free_key(0), Bytes::from_static(b"damaged"));
+    rig.metadata[1].commit(&batch, nacre_kv::Durability::Durable).expect("memory");
+    assert!(matches!((looked_at(&rig, 0, 0), looked_at(&rig, 1, 1)), (Ok(0), Ok(1))));
+    assert!(crate::recount_free_space(&mut rig.metadata[1]).expect("memory"));
+    for store in &mut rig.open() {
+        assert_eq!(store.check(true).inconsistencies, [""; 0]);
+    }
+}
+
 #[test]
 fn a_divided_store_is_not_opened_as_one() {
     let rig = Rig::new(5, 512, 2, Options::tiny());
@@ -444,10 +473,7 @@ fn a_divided_store_is_not_opened_as_one() {
     let (disk, kv) = parts();
     is_refused(BlockStore::open(disk, kv, Options::tiny()).expect_err("divided"));
     let (disk, kv) = parts();
-    is_refused(BlockStore::open_before_gap(disk, kv, Options::tiny()).expect_err("divided"));
-    let (disk, kv) = parts();
     is_refused(log_gap(disk, kv, Options::tiny()).expect_err("divided"));
-    is_refused(bad_metadata(&mut rig.device.open(), &rig.metadata[0]).expect_err("divided"));
     assert_eq!(Partitions::count(&mut rig.device.open()).expect("a store"), 2);
     // Nor are metadata of a partition those of a store that is not divided.
     let undivided = Undivided::new(5, 4 << 20, Options::tiny());

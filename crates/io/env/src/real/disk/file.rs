@@ -99,6 +99,12 @@ impl DeviceFile {
         Ok(Self { file, is_device, direct, size_bytes, device })
     }
 
+    /// The same open file, with its lock.
+    pub(super) fn again(&self) -> io::Result<Self> {
+        let Self { ref file, is_device, direct, size_bytes, device } = *self;
+        Ok(Self { file: file.try_clone()?, is_device, direct, size_bytes, device })
+    }
+
     pub(super) fn info(&self) -> DiskInfo {
         let physical = self.queue_attribute("physical_block_size").and_then(|text| text.parse().ok());
         let block_bytes = physical.unwrap_or(BLOCK_BYTES).clamp(SECTOR_BYTES, BLOCK_BYTES);

@@ -57,6 +57,14 @@ impl HeldDevice {
         Ok(DeviceView { file, size_bytes: self.size_bytes(), _guard: guard })
     }
 
+    /// A further hold on the same device, under the same lock: others are kept away until the last one ends. For those who share it.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn again(&self) -> io::Result<Self> {
+        Ok(Self { file: self.file.again()?, path: self.path.clone() })
+    }
+
     /// A disk over it.
     ///
     /// # Errors

@@ -227,6 +227,38 @@ fn only_one_may_have_it_open() {
     assert!(matches!(again, Err(OpenError::System { .. })), "an existing file is not made anew");
 }
 
+/// Threads that share a device have a disk each, and keep others away together.
+#[test]
+fn a_device_is_held_more_than_once_by_who_holds_it() {
+    let scratch = Scratch::new("again");
+    drop(RealDisk::create(&scratch.0, 1 << 20, DriverChoice::Auto).expect("create"));
+    for choice in [DriverChoice::Auto, DriverChoice::Threads] {
+        let held = HeldDevice::open(&scratch.0).expect("free");
+        let disk = |held: HeldDevice| held.into_disk(choice).expect("a disk");
+        let (mut first, mut second) = (disk(held.again().expect("a hold")), disk(held));
+        let block = |byte: u8| {
+            let mut block = AlignedBuf::with_len(BLOCK_BYTES);
+            block.fill(byte);
+            block.freeze().into()
+        };
+        std::thread::scope(|scope| {
+            let disks = [(&mut first, 1_u8, 0), (&mut second, 2, 4096)];
+            for (disk, byte, offset) in disks {
+                scope.spawn(move || {
+                    let written = blocking::write(disk, offset, block(byte), Durability::Durable);
+                    written.expect("a healthy device");
+                });
+            }
+        });
+        let found = blocking::read(&mut first, 0, 2 * BLOCK_BYTES).expect("read");
+        assert_eq!((found[0], found[4095], found[4096], found[8191]), (1, 1, 2, 2));
+        drop(first);
+        assert!(matches!(HeldDevice::open(&scratch.0), Err(OpenError::InUse { .. })), "one is left");
+        drop(second);
+    }
+    HeldDevice::open(&scratch.0).expect("free again");
+}
+
 /// As requests of a killed process do, which end a moment after it.
 #[test]
 fn a_lock_that_goes_away_is_waited_for() {

@@ -1,0 +1,164 @@
+//! OSDs of several threads, each with a part of a store on one device.
+
+use nacre_interop::{Cluster, Shell};
+
+/// Begins every Python script: a session, hands for the daemons, and a writer of many objects, 16 writes at a time, that knows what was
+/// acknowledged.
+const PYTHON: &str = "
+import collections, json, os, rados, random, signal, subprocess, sys, threading, time
+DIR, POOL, NACRE = os.environ['DIR'], os.environ['POOL'], os.environ['NACRE']
+cluster = rados.Rados(conffile=''); cluster.connect()
+io = cluster.open_ioctx(POOL)
+
+def pid(osd): return int(open('%s/run/osd.%d.pid' % (DIR, osd)).read())
+def line(osd): return open('/proc/%d/cmdline' % pid(osd), 'rb').read().split(b'\\0')[:-1]
+def start(osd, line):
+    log = open('%s/log/osd.%d.log' % (DIR, osd), 'ab')
+    subprocess.Popen(line, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
+def ask(**command):
+    code, out, text = cluster.mon_command(json.dumps(dict(command, format='json')), b'')
+    assert code == 0, text
+    return json.loads(out)
+def wait(what, holds, seconds=60):
+    end = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < end, '%s: %s' % (what, json.dumps(ask(prefix='status')))
+        time.sleep(0.1)
+def is_clean():
+    return {state['state_name'] for state in ask(prefix='status')['pgmap']['pgs_by_state']} == {'active+clean'}
+# What the store of an OSD that does not run says, which is sound.
+def checked(osd):
+    said = subprocess.run([NACRE, 'store', 'check', '--deep', '--json', '%s/osd.%d' % (DIR, osd)], stdout=subprocess.PIPE)
+    found = json.loads(said.stdout)
+    assert said.returncode == 0 and found['sound'], found['problems']
+    return found['facts']
+# Kills an OSD, looks at what it left, and starts it again.
+def kill(osd):
+    again = line(osd); os.kill(pid(osd), signal.SIGKILL)
+    facts = checked(osd); start(osd, again)
+    return facts
+# Microseconds that each thread of an OSD has run.
+def threads(osd):
+    found, folder = {}, '/proc/%d/task' % pid(osd)
+    for task in os.listdir(folder):
+        name = open('%s/%s/comm' % (folder, task)).read().strip()
+        fields = open('%s/%s/stat' % (folder, task)).read().rsplit(')', 1)[1].split()
+        found[name] = (int(fields[11]) + int(fields[12])) * 10000
+    return found
+
+# Writes 4 KiB to objects in turn, each whole: what an object has is what was acknowledged last, or what was sent since.
+class Writer(threading.Thread):
+    COUNT = 400
+    def __init__(self):
+        super().__init__(daemon=True)
+        self.sent, self.acked = [0] * self.COUNT, [0] * self.COUNT; self.going = True; self.failure = None; self.total = 0; self.start()
+    def block(self, nth, version): return (b'%08d-%08d.' % (nth, version)) * 227 + b'x' * 10
+    def run(self):
+        try:
+            under_way = collections.deque()
+            while self.going or under_way:
+                if not self.going or len(under_way) == 16:
+                    nth, version, write = under_way.popleft(); write.wait_for_complete()
+                    assert write.get_return_value() == 0, write.get_return_value()
+                    self.acked[nth] = version; self.total += 1
+                if self.going:
+                    nth = random.randrange(self.COUNT); self.sent[nth] += 1
+                    write = io.aio_write_full('w%d' % nth, self.block(nth, self.sent[nth]))
+                    under_way.append((nth, self.sent[nth], write))
+        except Exception as failure:
+            self.failure = failure
+    def finish(self):
+        self.going = False; self.join()
+        if self.failure: raise self.failure
+        self.compare(exact=True)
+    def compare(self, exact):
+        for nth in range(self.COUNT):
+            if self.acked[nth] == 0: continue
+            found = io.read('w%d' % nth, 5000); version = int(found[9:17])
+            assert found == self.block(nth, version), nth
+            assert self.acked[nth] <= version <= self.sent[nth], (nth, version, self.acked[nth], self.sent[nth])
+            assert not exact or version == self.sent[nth], (nth, version)
+";
+
+fn python(shell: &Shell, script: &str) -> String {
+    shell.within(240).python(&format!("{PYTHON}{script}"))
+}
+
+#[test]
+fn an_osd_of_two_threads_has_everything_after_it_is_killed() {
+    let Some(cluster) = Cluster::start_sharded(1, 2) else { return };
+    let shell = cluster.pool("sharded", 16);
+    let said = python(
+        &shell,
+        "
+assert ask(prefix='osd metadata', id=0)['nacre_shards'] == '2'
+subprocess.check_call(['rbd', 'create', POOL + '/image', '--size', '64M'])
+image = os.urandom(8 << 20); open('image', 'wb').write(image)
+subprocess.check_call(['rbd', 'import', '--no-progress', 'image', POOL + '/copy'])
+writer = Writer()
+for round in range(4):
+    before = writer.total; wait('written', lambda: writer.total > before + 500)
+    busy = threads(0)
+    assert busy['osd.0/0'] > 0 and busy['osd.0/1'] > 0, busy
+    facts = kill(0)
+    assert facts['partitions'] == 2 and facts['placement_groups'] == 16, facts
+    before = writer.total; wait('served again', lambda: writer.total > before + 100)
+writer.finish()
+subprocess.check_call(['rbd', 'export', '--no-progress', POOL + '/copy', 'copy'])
+assert open('copy', 'rb').read() == image
+wait('clean', is_clean)
+print('%d writes were acknowledged, the threads ran %s' % (writer.total, busy))
+",
+    );
+    eprint!("{said}");
+}
+
+/// PGs split in their partition, and cannot be merged with those of others; the copies of a killed OSD recover.
+#[test]
+fn replicated_osds_of_two_threads_split_recover_and_refuse_what_they_cannot_do() {
+    let Some(mut cluster) = Cluster::start_sharded(3, 2) else { return };
+    let shell = cluster.pool("sharded", 4);
+    let said = python(
+        &shell,
+        "
+writer = Writer()
+wait('written', lambda: writer.total > 300)
+subprocess.check_call(['ceph', 'osd', 'pool', 'set', POOL, 'pg_num', '16'])
+wait('split', lambda: len(ask(prefix='pg ls')['pg_stats']) == 16 and is_clean())
+for osd in range(3):
+    before = writer.total; kill(osd)
+    wait('written', lambda: writer.total > before + 300); wait('clean', is_clean)
+for osd in range(3): subprocess.check_call(['ceph', 'osd', 'deep-scrub', str(osd)], stdout=subprocess.DEVNULL)
+writer.finish()
+def set_pg_num(count): return subprocess.run(['ceph', 'osd', 'pool', 'set', POOL, 'pg_num', str(count)], stderr=subprocess.PIPE)
+refused = set_pg_num(1)
+assert refused.returncode != 0 and b'has 2 shards' in refused.stderr, refused.stderr
+# These are of one partition each.
+assert set_pg_num(2).returncode == 0
+wait('merged', lambda: len(ask(prefix='pg ls')['pg_stats']) == 2 and is_clean())
+writer.compare(exact=True)
+print('%d writes were acknowledged' % writer.total)
+",
+    );
+    eprint!("{said}");
+    cluster.restart();
+    cluster.await_clean();
+    shell.sh(
+        "rados -p $POOL ls | wc -l | grep -q '^400$'; [ $(ceph osd metadata 1 | jq -r .nacre_shards) = 2 ]",
+    );
+}
+
+#[test]
+fn an_osd_is_made_for_threads_and_says_what_it_was_made_for() {
+    let Some(cluster) = Cluster::start_sharded(1, 2) else { return };
+    let shell = cluster.shell();
+    shell.sh(
+        r#"
+        nok $NACRE osd --dir $DIR --id 7 --mkfs --shards 0; nok $NACRE osd --dir $DIR --id 7 --mkfs --shards 65
+        truncate -s 1G disk; nok $NACRE osd --dir $DIR --id 7 --mkfs --shards 2 --device disk
+        ! $NACRE osd --dir $DIR --id 7 --mkfs --shards 40 --osd-size 24M 2> said; grep -q 'too small for 40 partitions' said
+        $NACRE osd --dir $DIR --id 7 --mkfs --shards 3 --osd-size 300M > /dev/null
+        $NACRE store check --json $DIR/osd.7 | jq -e '.facts.partitions == 3'
+        ! $NACRE store dump --pgid 2.1f $DIR/osd.7 2> said; grep -q 'has no placement group 2.1f' said"#,
+    );
+}
