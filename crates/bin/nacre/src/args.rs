@@ -145,8 +145,8 @@ pub(crate) struct UpArgs {
     /// Port of the first monitor of a new cluster; chosen by the system if not given, as those of the others are.
     #[arg(long)]
     pub(crate) port: Option<u16>,
-    /// Threads per OSD, each with a part of its store: those of a new cluster in files are made for as many, one if not given, and keep
-    /// that number. In memory by default as many as the machine has processors for each OSD, at least one.
+    /// Threads per OSD, each with parts of its store: those of a new cluster in files are made for as many, one if not given, and never have
+    /// more. In memory by default as many as the machine has processors for each OSD, at least one.
     #[arg(long, value_parser = parse_shards)]
     pub(crate) shards: Option<u32>,
     /// Size of an OSD's store, in bytes or with K, M, G, T, which a new store takes from the disk at once; by default 10G, or its
@@ -395,8 +395,9 @@ pub(crate) struct OsdArgs {
     /// With --mkfs: size of the store, in bytes or with K, M, G, T; by default a quarter of the free disk space.
     #[arg(long, requires = "mkfs", value_parser = parse_size)]
     pub(crate) osd_size: Option<u64>,
-    /// With --mkfs: threads that the OSD is to have, each with a part of the store; one if not given. Their number stays.
-    #[arg(long, requires = "mkfs", conflicts_with = "device", value_parser = parse_shards)]
+    /// Threads of each OSD, which have parts of the store. With --mkfs: for how many the store is made, one if not given. Without: how
+    /// many there are from this start on, by default and at most as many as it was made for.
+    #[arg(long, conflicts_with = "device", value_parser = parse_shards)]
     pub(crate) shards: Option<u32>,
     #[command(flatten)]
     pub(crate) memory: MemoryOptions,

@@ -306,7 +306,7 @@ pub(crate) fn run(options: &OsdArgs) -> Result<()> {
     let defaults = OsdDefaults {
         address: folder.address()?,
         listen,
-        shards: None,
+        shards: options.shards.map(|shards| shards as usize),
         store: StoreKind::File,
         capacity_bytes: 0,
         memory_bytes: options.memory.bytes(),

@@ -15,6 +15,7 @@ use nacre_msgr::{Config as MsgrConfig, Session};
 use nacre_options::Values;
 use nacre_osd_core::{ControlPlane, Room};
 use nacre_service::{ConnId, Messenger};
+use nacre_store::StoreUsage;
 use nacre_types::{EntityKind, OsdId, PgId, Stamp, Uuid};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -189,7 +190,8 @@ impl MgrReport {
 
     /// What the store has for clients, all shards together.
     pub(crate) fn room(&self) -> Room {
-        let usage = report::usage_of_all(self.reports.values().map(|report| &report.usage));
+        let usages = self.reports.values().map(|report| (report.usage, report.partitions));
+        let usage = StoreUsage::of_partitions(usages);
         Room { total_bytes: usage.total_bytes, available_bytes: usage.available_bytes }
     }
 

@@ -51,6 +51,38 @@ pub fn stored_initial_pg_nums(mut stores: Vec<(Epoch, &dyn ObjectStore)>) -> BTr
     stores.into_iter().flat_map(|(_, store)| stored_initial_pg_num(store)).collect()
 }
 
+/// Whether a transaction of the OSD's own collection is about maps, and what goes with them.
+pub(crate) fn is_of_maps(txn: &Transaction) -> bool {
+    let is_key =
+        |key: &ByteStr| *key == INITIAL_PG_NUM_KEY || key.as_bytes().starts_with(MAP_PREFIX.as_bytes());
+    txn.ops.iter().all(|op| match op {
+        Op::MetaSet { key, .. } | Op::MetaRemove { key } => is_key(key),
+        _ => false,
+    })
+}
+
+/// What partitions that come to one shard lack of each other's maps, a transaction for each, in their order: the next map is the same for
+/// all, and what any of their PGs has stored rests on maps that the shard must have.
+pub(crate) fn level_maps(stores: &[&dyn ObjectStore]) -> Vec<Transaction> {
+    let maps_of = |store: &&dyn ObjectStore| store.pg_meta(&OWN_COLLECTION, MAP_PREFIX.as_bytes());
+    let maps: Vec<BTreeMap<ByteStr, nacre_buf::Bytes>> =
+        stores.iter().map(|store| maps_of(store).into_iter().collect()).collect();
+    let epoch = |store: &dyn ObjectStore| stored_maps(store).last().map_or(0, |map| map.epoch);
+    let pools = stored_initial_pg_nums(stores.iter().map(|store| (epoch(*store), *store)).collect());
+    let all: BTreeMap<&ByteStr, &nacre_buf::Bytes> = maps.iter().flatten().collect();
+    let lacks = |(store, own): (&&dyn ObjectStore, &BTreeMap<ByteStr, nacre_buf::Bytes>)| {
+        let mut txn = Transaction::new(OWN_COLLECTION);
+        for (key, value) in all.iter().filter(|(key, _)| !own.contains_key(**key)) {
+            txn.push(Op::MetaSet { key: (*key).clone(), value: (*value).clone() });
+        }
+        if stored_initial_pg_num(*store) != pools {
+            txn.push(Op::MetaSet { key: INITIAL_PG_NUM_KEY, value: pools.to_bytes() });
+        }
+        txn
+    };
+    stores.iter().zip(&maps).map(lacks).collect()
+}
+
 /// Which of so many partitions of an OSD's store a PG is in: that of the PG which it was split off, which knew `initial_pg_num` of its pool,
 /// so that it need not move when it splits. Once a store is made this never changes.
 #[must_use]

@@ -40,6 +40,7 @@ impl PgDriver {
             return;
         }
         let osd = self.osd;
+        self.store.place(&spg, cx.net.router.partition_of(&spg));
         self.with_pgs(cx, first, spg, |pgs, pg_cx| pgs.insert(Pg::create(pg_cx, osd, spg, create_info)));
         for map in maps.iter().skip(1) {
             self.deliver_under(cx, map, spg, Event::Map);

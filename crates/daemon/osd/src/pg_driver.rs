@@ -491,9 +491,8 @@ impl PgDriver {
                 self.reserver.forget(&spg);
             }
             Effect::Merge(state) => {
-                // Each shard has a store of its own.
-                let shard_of = |pg| net.router.shard_of(&SpgId::replicated(pg));
-                let same_store = shard_of(state.source) == shard_of(state.target);
+                let partition_of = |pg| net.router.partition_of(&SpgId::replicated(pg));
+                let same_store = partition_of(state.source) == partition_of(state.target);
                 net.router.send(0, ShardMsg::MonRequest(MonRequest::Merge { state, same_store }));
             }
             Effect::Split { child, before, maps } => self.open_child(cx, child, &before, &maps),

@@ -146,22 +146,6 @@ fn kib(bytes: u64) -> i64 {
     (bytes >> 10).cast_signed()
 }
 
-/// What a store has whose partitions have these. What is available to one is to no other, and PGs spread over them by hash: so it is as full
-/// as the fullest.
-pub(crate) fn usage_of_all<'a>(usages: impl Iterator<Item = &'a StoreUsage>) -> StoreUsage {
-    let (mut sum, mut least, mut count) = (StoreUsage::default(), u64::MAX, 0);
-    for usage in usages {
-        sum.total_bytes += usage.total_bytes;
-        sum.stored_bytes += usage.stored_bytes;
-        sum.allocated_bytes += usage.allocated_bytes;
-        sum.omap_bytes += usage.omap_bytes;
-        sum.metadata_bytes += usage.metadata_bytes;
-        least = least.min(usage.available_bytes);
-        count += 1;
-    }
-    StoreUsage { available_bytes: least.saturating_mul(count), ..sum }
-}
-
 fn statfs(usage: &StoreUsage) -> StoreStatfs {
     StoreStatfs {
         total: usage.total_bytes.cast_signed(),
@@ -188,7 +172,7 @@ pub(crate) fn pg_stats<'a>(
     hb_peers: impl Iterator<Item = OsdId>,
 ) -> PgStats {
     let mut report = PgStats { fsid, epoch: map.epoch, ..PgStats::default() };
-    let usage = usage_of_all(shards.clone().map(|shard| &shard.usage));
+    let usage = StoreUsage::of_partitions(shards.clone().map(|shard| (shard.usage, shard.partitions)));
     let mut pg_count = 0;
     let (mut commits, mut commits_ns, mut repaired) = (0_u64, 0_u64, 0_u64);
     for shard in shards {
@@ -283,20 +267,6 @@ mod tests {
             DaemonConfig::from_bytes(nothing_set.config)
                 .is_ok_and(|config| config == DaemonConfig::default())
         );
-    }
-
-    #[test]
-    fn a_store_is_as_full_as_the_fullest_of_its_partitions() {
-        let usage = |total_bytes, available_bytes, stored_bytes| StoreUsage {
-            total_bytes,
-            available_bytes,
-            stored_bytes,
-            ..StoreUsage::default()
-        };
-        let parts = [usage(600, 500, 90), usage(400, 20, 350), usage(500, 400, 100)];
-        assert_eq!(usage_of_all(parts.iter()), usage(1500, 60, 540));
-        assert_eq!(usage_of_all(parts[..1].iter()), parts[0]);
-        assert_eq!(usage_of_all([].iter()), StoreUsage::default());
     }
 
     #[test]

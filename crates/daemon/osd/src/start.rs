@@ -44,9 +44,9 @@ pub enum StartError {
         /// What is wrong.
         source: StorageError,
     },
-    /// The store is divided between another number of threads.
+    /// There are more threads than parts of the store.
     #[error(
-        "osd.{osd}: its store was made for {partitions} shards, not {shards}: leave --shards out, or make the OSD anew"
+        "osd.{osd}: its store was made for {partitions} shards at most, not {shards}: leave --shards out, or make the OSD anew"
     )]
     Shards {
         /// Number of the OSD.
@@ -158,11 +158,11 @@ pub struct Osd {
     booted: Arc<AtomicBool>,
 }
 
-/// Puts an OSD together: one shard on each machine.
+/// Puts an OSD together: one shard on each machine. Its store has so many partitions, of which shard n of s has n, n + s, ...
 ///
 /// # Errors
 /// [`StartError::Listen`].
-pub fn assemble(config: &OsdConfig, machines: Vec<Machine>) -> Result<Osd, StartError> {
+pub fn assemble(config: &OsdConfig, partitions: usize, machines: Vec<Machine>) -> Result<Osd, StartError> {
     let bind = &config.bind;
     let listen_error = |source| StartError::Listen { osd: config.id, addr: bind.public, source };
     let booted = Arc::new(AtomicBool::new(false));
@@ -198,7 +198,7 @@ pub fn assemble(config: &OsdConfig, machines: Vec<Machine>) -> Result<Osd, Start
             entropy: machine.entropy,
             messenger,
             mailbox,
-            router: ShardRouter::new(shard, Vec::new()),
+            router: ShardRouter::new(shard, Vec::new(), partitions),
             control: None,
             peers: None,
             public,
@@ -230,14 +230,14 @@ pub fn assemble(config: &OsdConfig, machines: Vec<Machine>) -> Result<Osd, Start
                 let now = part.clock.now();
                 part.peers = Some(PeerLinks::new((config.id, config.plane()), &part.tuning));
                 let addrs = (*listeners, osd_addrs.clone());
-                let store = StoreFacts { capacity_bytes, partitions: shards_count };
+                let store = StoreFacts { capacity_bytes, partitions };
                 let control = OsdControl::new(config.clone(), store, addrs, &part.tuning, now);
                 part.control = Some(control.with_snapshots(SnapshotIntake::open(part.store.as_ref())));
             } else {
                 part.messenger.serve(part.public, Arc::clone(&osd_addrs.public));
             }
         }
-        part.router = ShardRouter::new(shard, senders.clone());
+        part.router = ShardRouter::new(shard, senders.clone(), partitions);
         part.router.remember(initial_pg_num.clone(), remembered_epoch);
         shards.push(Shard::new(part));
     }
@@ -266,11 +266,12 @@ pub fn start(config: &OsdConfig) -> Result<OsdHandle, StartError> {
     let store_error = |source| StartError::Store { osd, source };
     let held = HeldStore::hold(&config.store).map_err(store_error)?;
     let shards = match (config.shards, held.partitions()) {
-        (Some(shards), Some(partitions)) if shards != partitions => {
+        (Some(shards), Some(partitions)) if shards > partitions => {
             return Err(StartError::Shards { osd, shards, partitions });
         }
-        (wanted, made) => made.or(wanted).unwrap_or(1).max(1),
+        (wanted, made) => wanted.or(made).unwrap_or(1).max(1),
     };
+    let partitions = held.partitions().unwrap_or(shards);
     let nets = (0..shards).map(|_| RealNet::new()).collect::<io::Result<Vec<RealNet>>>();
     let nets = nets.map_err(|source| StartError::System { osd, source })?;
     let stores = held.open(&nets).map_err(store_error)?;
@@ -280,7 +281,7 @@ pub fn start(config: &OsdConfig) -> Result<OsdHandle, StartError> {
         Machine { clock, entropy, net: Box::new(net), waker, store, tuning: Tuning::default() }
     };
     let machines = nets.into_iter().zip(stores).map(machine).collect();
-    let Osd { shards, senders, booted } = assemble(config, machines)?;
+    let Osd { shards, senders, booted } = assemble(config, partitions, machines)?;
     let mut threads = Vec::new();
     for (number, shard) in shards.into_iter().enumerate() {
         let thread = std::thread::Builder::new().name(format!("osd.{osd}/{number}")).spawn(|| shard.run());

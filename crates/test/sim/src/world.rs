@@ -436,7 +436,7 @@ impl World {
             admin_socket: None,
             give_back_memory: || (),
         };
-        let osd = nacre_osd::assemble(&config, machines).expect("simulated sockets listen");
+        let osd = nacre_osd::assemble(&config, machines.len(), machines).expect("simulated sockets listen");
         node.shards = osd.shards;
         node.shards.iter_mut().for_each(Shard::begin);
         self.wake(Proc::Osd(id));

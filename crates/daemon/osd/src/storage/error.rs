@@ -6,6 +6,7 @@ use nacre_device::{LabelError, LayoutError, Refusal, RegionKind};
 use nacre_env::real::OpenError as DiskError;
 use nacre_env::real::private::PrivateError;
 use nacre_kv::KvError;
+use nacre_store::StoreError;
 use std::io;
 use std::path::PathBuf;
 
@@ -167,6 +168,14 @@ pub enum StorageError {
     Mixed {
         /// Link to the device.
         link: PathBuf,
+    },
+    /// Partitions that come to one shard cannot be given the same maps.
+    #[error("{path}: the maps of one partition cannot be written to another: {source}")]
+    Maps {
+        /// Folder of the OSD.
+        path: PathBuf,
+        /// Why not.
+        source: StoreError,
     },
     /// What the files hold is no store, or damaged.
     #[error("{path}: {source}")]

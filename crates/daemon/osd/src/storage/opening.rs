@@ -4,13 +4,16 @@ use super::parts::{PartitionParts, Parts, device_bytes, disks_of, real};
 use super::{
     BLOCK_FILE, DEVICE_FILE, LOG_FILE, NOTE_FILE, StorageError, StoreConfig, file_error, join, open_parts,
 };
-use nacre_blockstore::{Options, Partitions};
+use crate::divided::Divided;
+use crate::own_collection::level_maps;
+use nacre_blockstore::{BlockStore, Options, Partitions};
 use nacre_crypt::WrappingKey;
 use nacre_env::RealClock;
 use nacre_env::disk::{DeviceReport, Disk};
 use nacre_env::real::{RealNet, private};
 use nacre_kv::KvStore;
-use nacre_store::{MemStore, ObjectStore};
+use nacre_store::{MemStore, ObjectStore, StoreError};
+use nacre_txn::StoreToken;
 use std::path::Path;
 
 /// What an OSD opens as its store, in as many partitions as there are.
@@ -46,7 +49,7 @@ impl<'a> HeldStore<'a> {
         }
     }
 
-    /// Opens the partitions, in order. What the device completes for one ends waits of the net in its place.
+    /// Opens the store, in a part for each shard, which has one of `nets`: what completes for the part ends waits of it.
     ///
     /// # Errors
     /// [`StorageError`].
@@ -109,7 +112,7 @@ fn open(
     let refused = real(&parts.first.data).ring_refused().map(str::to_owned);
     let options = examine(&mut parts, folder, Options::for_memory(memory_bytes / partitions))?;
     let (mut disks, mut metadata, mut all_options) = (Vec::new(), Vec::new(), Vec::new());
-    for (part, net) in std::iter::once(parts.first).chain(parts.others).zip(nets) {
+    for (part, net) in std::iter::once(parts.first).chain(parts.others).zip(nets.iter().cycle()) {
         watch_disks(&part, folder, net)?;
         let (kv, options) = open_metadata(&part, options.clone(), partitions, net)?;
         disks.push(join(part.data, part.log, folder)?);
@@ -119,14 +122,42 @@ fn open(
     let Some(first) = disks.first_mut() else { return Ok(Vec::new()) };
     let of_all: Vec<&dyn KvStore> = metadata.iter().map(|kv| kv.as_ref() as &dyn KvStore).collect();
     let mut shared = Partitions::read(first.as_mut(), &of_all).map_err(block_error)?;
-    let mut stores: Vec<Box<dyn ObjectStore + Send>> = Vec::new();
+    let mut stores = Vec::new();
     for (((number, disk), kv), options) in (0..).zip(disks).zip(metadata).zip(all_options) {
         let (mut store, report) = shared.open(number, disk, kv, options).map_err(block_error)?;
         store.set_clock(Box::new(RealClock::start()));
         tracing::info!(folder = %folder.display(), partition = number, ?refused, ?report, "store opened");
-        stores.push(Box::new(store));
+        stores.push(store);
     }
-    Ok(stores)
+    share_out(stores, nets.len())
+        .map_err(|error| StorageError::Maps { path: folder.to_owned(), source: error })
+}
+
+/// Gives so many shards the partitions in turn. Those of one shard have the same maps then.
+fn share_out(stores: Vec<BlockStore>, shards: usize) -> Result<Vec<Box<dyn ObjectStore + Send>>, StoreError> {
+    let mut shares: Vec<Vec<(usize, BlockStore)>> = (0..shards).map(|_| Vec::new()).collect();
+    for (number, store) in stores.into_iter().enumerate() {
+        if let Some(share) = shares.get_mut(number % shards) {
+            share.push((number, store));
+        }
+    }
+    let mut parts: Vec<Box<dyn ObjectStore + Send>> = Vec::new();
+    for mut share in shares {
+        if share.len() > 1 {
+            let all: Vec<&dyn ObjectStore> =
+                share.iter().map(|(_, store)| store as &dyn ObjectStore).collect();
+            for (txn, (_, store)) in level_maps(&all).into_iter().zip(&mut share) {
+                store.submit(txn, StoreToken::without_pg(0))?;
+                store.settle()?;
+            }
+        }
+        let boxed = |(number, store)| (number, Box::new(store) as Box<dyn ObjectStore + Send>);
+        let mut share = share.into_iter().map(boxed);
+        let Some(first) = share.next() else { continue };
+        let others: Vec<_> = share.collect();
+        parts.push(if others.is_empty() { first.1 } else { Box::new(Divided::new(first, others)) });
+    }
+    Ok(parts)
 }
 
 /// What the devices of a partition complete ends waits of `net`.

@@ -32,15 +32,19 @@ def checked(osd):
     found = json.loads(said.stdout)
     assert said.returncode == 0 and found['sound'], found['problems']
     return found['facts']
-# Kills an OSD, looks at what it left, and starts it again.
-def kill(osd):
+# Kills an OSD, looks at what it left, and starts it again, with so many threads if that is said.
+def kill(osd, threads=None):
     again = line(osd); os.kill(pid(osd), signal.SIGKILL)
-    facts = checked(osd); start(osd, again)
+    facts = checked(osd)
+    if threads: again[again.index(b'--shards') + 1] = str(threads).encode()
+    start(osd, again)
     return facts
 # Microseconds that each thread of an OSD has run.
 def threads(osd):
     found, folder = {}, '/proc/%d/task' % pid(osd)
     for task in os.listdir(folder):
+        # One that ends meanwhile counts for nothing.
+        if not os.path.exists('%s/%s/stat' % (folder, task)): continue
         name = open('%s/%s/comm' % (folder, task)).read().strip()
         fields = open('%s/%s/stat' % (folder, task)).read().rsplit(')', 1)[1].split()
         found[name] = (int(fields[11]) + int(fields[12])) * 10000
@@ -108,6 +112,44 @@ subprocess.check_call(['rbd', 'export', '--no-progress', POOL + '/copy', 'copy']
 assert open('copy', 'rb').read() == image
 wait('clean', is_clean)
 print('%d writes were acknowledged, the threads ran %s' % (writer.total, busy))
+",
+    );
+    eprint!("{said}");
+}
+
+/// No byte moves: a thread has the partitions whose turn it is.
+#[test]
+fn an_osd_has_everything_with_fewer_threads_than_it_was_made_for_and_with_all_again() {
+    let Some(cluster) = Cluster::start_sharded(1, 3) else { return };
+    let shell = cluster.pool("sharded", 8);
+    let said = python(
+        &shell,
+        "
+writer = Writer()
+def has_threads(count):
+    # Its pid file may be that of the killed one still.
+    if not os.path.exists('/proc/%d' % pid(0)): return False
+    return {name for name in threads(0) if name.startswith('osd.0/') and name[6:].isdigit()} == {'osd.0/%d' % nth for nth in range(count)}
+assert has_threads(3)
+sizes = iter((12, 16))
+for count in (1, 2, 3, 2, 1, 3):
+    before = writer.total; wait('written', lambda: writer.total > before + 200)
+    assert kill(0, count)['partitions'] == 3
+    wait('up', lambda: has_threads(count))
+    before = writer.total; wait('served again', lambda: writer.total > before + 100)
+    if count == 1:
+        # PGs that split or begin belong where more threads look for them.
+        subprocess.check_call(['ceph', 'osd', 'pool', 'set', POOL, 'pg_num', str(next(sizes))])
+        subprocess.check_call(['ceph', 'osd', 'pool', 'create', 'more%d' % before, '4'])
+        wait('clean', is_clean)
+writer.finish()
+wait('clean', is_clean)
+assert ask(prefix='osd metadata', id=0)['nacre_shards'] == '3'
+again = line(0); os.kill(pid(0), signal.SIGTERM); again[again.index(b'--shards') + 1] = b'4'
+time.sleep(1)
+refused = subprocess.run(again, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+assert refused.returncode != 0 and b'made for 3 shards at most, not 4' in refused.stderr, (refused.stdout, refused.stderr)
+print('%d writes were acknowledged' % writer.total)
 ",
     );
     eprint!("{said}");
