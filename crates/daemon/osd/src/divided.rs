@@ -203,7 +203,8 @@ impl ObjectStore for Divided {
     }
 
     fn idle_trim(&mut self) -> bool {
-        self.all_mut().fold(false, |is_left, store| store.idle_trim() || is_left)
+        // Each of them, whatever the others say.
+        self.all_mut().map(|store| store.idle_trim()).filter(|is_left| *is_left).count() > 0
     }
 
     fn collections(&self) -> Vec<SpgId> {
