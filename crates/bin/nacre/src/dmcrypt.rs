@@ -11,7 +11,7 @@ use nacre_client::{Access, Client, Failure, Finished};
 use nacre_env::{Clock, RealClock, SystemEntropy};
 use nacre_osd::WrappingKey;
 use nacre_types::{EntityAddr, Entropy, Errno, OsdId, Uuid, dmcrypt};
-use serde_json::json;
+use std::collections::BTreeMap;
 use std::fs;
 use std::time::Duration;
 use zeroize::{Zeroize, Zeroizing};
@@ -145,8 +145,9 @@ pub(crate) fn rotate(folder: &Folder, id: OsdId) -> Result<()> {
     let new = WrappingKey::from_text(&text)?;
     keys.add(&current, &new)?;
     let replace = format!(r#"{{"prefix":"config-key replace","key":"{key_name}"}}"#);
-    let input = json!({ "was": String::from_utf8_lossy(&was), "now": text.as_str() });
-    let answer = admin.try_ask_with(&replace, Zeroizing::new(input.to_string()).as_bytes())?;
+    let was = String::from_utf8_lossy(&was);
+    let input = serde_json::to_vec(&BTreeMap::from([("was", was.as_ref()), ("now", text.as_str())]))?;
+    let answer = admin.try_ask_with(&replace, &Zeroizing::new(input))?;
     if answer.result == Errno::ECANCELED.negated() {
         bail!(
             "{key_name} has changed meanwhile, perhaps by an earlier change of it that came late: do it again"
