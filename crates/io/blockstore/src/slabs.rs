@@ -1,10 +1,11 @@
 //! [`Slabs`]: the pieces into which the data area of a divided store falls; [`SlabLedger`]: which partition has which.
 //!
-//! The ledger is all that partitions share. It is asked when a partition needs a slab or has one too many, never on the way of a write, and has
-//! no lock: each slab is a number of its own. It is not stored. Each partition's metadata say which slabs are its own, and the ledger of
+//! The ledger is all that partitions share: also that one of them has failed. It is asked when a partition needs a slab or has one too many,
+//! and once a turn, never on the way of a write, and has no lock: each slab is a number of its own. It is not stored. Each partition's metadata say which slabs are its own, and the ledger of
 //! an opened store begins with what all of them say: see `leases.rs`.
 
 use crate::device::Run;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 /// Nobody's slab. Others have one more than the number of their partition.
@@ -54,6 +55,9 @@ pub(crate) struct SlabLedger {
     free_blocks: AtomicU64,
     /// A partition found none that it needed.
     is_short: AtomicBool,
+    /// Why a partition acknowledges nothing any more. They share the device: what it had in its cache for one may be lost when it refuses
+    /// another one's flush, and nobody else may hear of that.
+    failed: OnceLock<String>,
 }
 
 impl SlabLedger {
@@ -65,7 +69,18 @@ impl SlabLedger {
             holders: (0..slabs.count()).map(|_| AtomicU32::new(NOBODY)).collect(),
             free_blocks: AtomicU64::new(slabs.area.count.into()),
             is_short: AtomicBool::new(false),
+            failed: OnceLock::new(),
         }
+    }
+
+    /// A partition has failed, and so have all; the first reason counts.
+    pub(crate) fn note_failed(&self, reason: &str) {
+        self.failed.get_or_init(|| reason.to_owned());
+    }
+
+    /// Why one of them has failed, if one has.
+    pub(crate) fn failure(&self) -> Option<&str> {
+        self.failed.get().map(String::as_str)
     }
 
     pub(crate) fn slabs(&self) -> Slabs {

@@ -180,7 +180,26 @@ impl BlockStore {
     pub(crate) fn fail(&mut self, reason: String) {
         if self.failed.is_none() {
             tracing::error!(reason, "device failure: the store acknowledges nothing any more");
+            if let Some(leases) = &self.leases {
+                leases.ledger().note_failed(&reason);
+            }
             self.failed = Some(reason);
+        }
+    }
+
+    /// Why another partition has failed, if one has.
+    fn failure_of_others(&self) -> Option<&str> {
+        self.leases.as_ref().and_then(|leases| leases.ledger().failure())
+    }
+
+    /// When another partition has failed, so has this one. What was durable and is not told yet may be what the device has lost: its
+    /// flush here succeeded before or behind the one that failed there.
+    pub(crate) fn hear_of_failures(&mut self) {
+        if self.failed.is_none()
+            && let Some(reason) = self.failure_of_others()
+        {
+            self.fail(format!("another partition has failed: {reason}"));
+            self.durable.clear();
         }
     }
 
@@ -366,6 +385,8 @@ impl ObjectStore for BlockStore {
         self.start_queued();
         self.advance();
         self.trim();
+        // Behind all that the device has said here: nothing that rests on it is told when it has failed elsewhere.
+        self.hear_of_failures();
         if self.failed.is_none() {
             self.wal.durable(&mut self.durable);
         }
@@ -386,7 +407,7 @@ impl ObjectStore for BlockStore {
     }
 
     fn state(&self) -> StoreState {
-        if self.failed.is_some() || self.table.has_failed() {
+        if self.failed.is_some() || self.table.has_failed() || self.failure_of_others().is_some() {
             StoreState::Failed
         } else if self.has_work {
             StoreState::HasWork

@@ -158,6 +158,10 @@ impl BlockStore {
     }
 
     fn commit(&mut self, checkpoint: &mut Checkpoint) {
+        self.hear_of_failures();
+        if self.failed.is_some() {
+            return;
+        }
         checkpoint.batch.put(kv_schema::state_key(), checkpoint.state.encode());
         self.table.kv.submit(std::mem::take(&mut checkpoint.batch), KvTag(self.checkpoints));
         checkpoint.stage = Stage::Commit;

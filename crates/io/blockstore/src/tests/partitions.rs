@@ -10,8 +10,8 @@ use crate::{BlockStore, OpenError, Options, Partitions, SplitDisk, bad_metadata,
 use nacre_buf::{BufList, Bytes};
 use nacre_env::disk::Disk;
 use nacre_kv::{KvBatch, KvStore, MemoryKv};
-use nacre_simdisk::{SimConfig, SimDevice};
-use nacre_store::{ObjectStore, StoreError, SubmitHint, conformance};
+use nacre_simdisk::{Failing, SimConfig, SimDevice};
+use nacre_store::{ObjectStore, StoreError, StoreState, SubmitHint, conformance};
 use nacre_txn::{Op, StoreToken, Transaction};
 use nacre_types::Entropy;
 use nacre_types::entropy::SeededEntropy;
@@ -173,19 +173,25 @@ fn submit(
     outcome.map(|()| is_full)
 }
 
-/// Some of everything, by one partition after the other.
+/// Some of everything, by one partition after the other, until what is given says that it is enough.
 fn work(
     stores: &mut [BlockStore],
     rng: &mut SeededEntropy,
     histories: &mut [History],
     acknowledged: &mut [Vec<StoreToken>],
+    is_enough: impl Fn(&[BlockStore]) -> bool,
 ) -> Result<u64, StoreError> {
     let mut refused = 0;
     for _ in 0..rng.u64() % STEPS_MAX {
         let nth = usize::try_from(rng.u64()).unwrap_or_default() % stores.len();
         refused += u64::from(submit(&mut stores[nth], rng, &mut histories[nth])?);
-        for (store, acknowledged) in stores.iter_mut().zip(acknowledged.iter_mut()) {
-            (0..rng.u64() % 4).for_each(|_| drop(drain(store, acknowledged)));
+        for nth in 0..stores.len() {
+            for _ in 0..rng.u64() % 4 {
+                drain(&mut stores[nth], &mut acknowledged[nth]);
+                if is_enough(stores) {
+                    return Ok(refused);
+                }
+            }
         }
     }
     Ok(refused)
@@ -205,7 +211,7 @@ fn run(seed: u64, options: Options) -> Result<Tally, String> {
         let mut stores = rig.try_open().map_err(|error| format!("{context}: {error}"))?;
         check_slabs(&stores, &context);
         let mut acknowledged: Vec<Vec<StoreToken>> = stores.iter().map(|_| Vec::new()).collect();
-        tally.refused += work(&mut stores, &mut rng, &mut histories, &mut acknowledged)
+        tally.refused += work(&mut stores, &mut rng, &mut histories, &mut acknowledged, |_| false)
             .map_err(|error| format!("{context}: {error}"))?;
         check_slabs(&stores, &context);
         tally.add(&stores);
@@ -295,6 +301,55 @@ fn partitions_work_on_threads_of_their_own() {
         let last = history.newest();
         verify(store, history, last, &format!("partition {nth}")).unwrap_or_else(|error| panic!("{error}"));
     }
+}
+
+/// The device refuses one request and takes the next, and what it had cached for anybody may be lost then: nobody goes on.
+#[test]
+fn when_the_device_fails_one_partition_all_have_failed() {
+    let mut failures = 0;
+    for seed in 0..24 {
+        let (context, mut rng) = (format!("seed {seed}"), SeededEntropy(seed));
+        let mut rig = Rig::new(seed, 3 * 160, 3, tiny(seed));
+        let mut stores = rig.open();
+        let new = || History { first: 0, states: vec![Model::default()] };
+        let mut histories: Vec<History> = stores.iter().map(|_| new()).collect();
+        let mut acknowledged: Vec<Vec<StoreToken>> = stores.iter().map(|_| Vec::new()).collect();
+        rig.device.fail_after(rng.u64() % 400, Failing::Once);
+        let has_failed = |stores: &[BlockStore]| stores.iter().any(|store| store.failure().is_some());
+        for _ in 0..40 {
+            let outcome = work(&mut stores, &mut rng, &mut histories, &mut acknowledged, has_failed);
+            if outcome.is_err() || has_failed(&stores) {
+                break;
+            }
+        }
+        if has_failed(&stores) {
+            failures += 1;
+            assert!(stores.iter().all(|store| store.state() == StoreState::Failed), "{context}");
+            // What was durable before the failure, the partition that heard of it may still say.
+            for (store, acknowledged) in stores.iter_mut().zip(&mut acknowledged) {
+                if store.failure().is_some() {
+                    drain(store, acknowledged);
+                }
+            }
+            let before: Vec<usize> = acknowledged.iter().map(Vec::len).collect();
+            for (store, acknowledged) in stores.iter_mut().zip(&mut acknowledged) {
+                (0..100).for_each(|_| drop(drain(store, acknowledged)));
+                let refused = store.submit(removal(1, []), StoreToken::without_pg(0));
+                assert!(matches!(refused, Err(StoreError::Failed { .. })), "{context}: {refused:?}");
+            }
+            let after: Vec<usize> = acknowledged.iter().map(Vec::len).collect();
+            assert_eq!(after, before, "{context}: acknowledged after a failure");
+        }
+        rig.device.heal();
+        rig.crash(&mut rng);
+        drop(stores);
+        for (nth, (store, history)) in rig.open().iter_mut().zip(&mut histories).enumerate() {
+            let last = acknowledged[nth].last().map_or(0, |token| token.token.0);
+            verify(store, history, last, &format!("{context}, partition {nth}"))
+                .unwrap_or_else(|error| panic!("{error}"));
+        }
+    }
+    assert!(failures > 12, "{failures} failed");
 }
 
 /// Writes whole objects until there is no room; how many. They are named from 100 on.

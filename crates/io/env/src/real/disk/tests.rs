@@ -1,3 +1,4 @@
+use super::file::DeviceFile;
 use super::{DriverChoice, HeldDevice, OpenError, RealDisk};
 use crate::File;
 use crate::disk::{
@@ -7,6 +8,7 @@ use crate::net::Net;
 use crate::real::RealNet;
 use crate::{Clock, RealClock, disk::blocking};
 use nacre_buf::{AlignedBuf, Bytes};
+use std::io::{Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -257,6 +259,29 @@ fn a_device_is_held_more_than_once_by_who_holds_it() {
         drop(second);
     }
     HeldDevice::open(&scratch.0).expect("free again");
+}
+
+/// As on a file system without `O_DIRECT`: the system tells each open file once that a page could not be written back.
+#[test]
+fn holds_through_the_page_cache_are_opened_one_by_one_under_one_lock() {
+    let scratch = Scratch::new("again");
+    let mut first = DeviceFile::create(&scratch.0, 1 << 20).expect("create");
+    first.direct = false;
+    let second = first.again().expect("opened again");
+    let third = second.again().expect("opened again");
+    // Handles of one open file have one position.
+    let files = [&first.file, &second.file, &third.file];
+    for (at, mut file) in (7..).zip(files) {
+        file.seek(SeekFrom::Start(at)).expect("a file");
+    }
+    assert_eq!(files.map(|mut file| file.stream_position().expect("a file")), [7, 8, 9]);
+    let is_taken = || matches!(DeviceFile::open(&scratch.0), Err(OpenError::InUse { .. }));
+    drop(first);
+    drop(second);
+    let disk = RealDisk::over(third, &scratch.0, DriverChoice::Threads).expect("a disk");
+    assert!(is_taken(), "the last one has the lock");
+    drop(disk);
+    assert!(!is_taken());
 }
 
 /// As requests of a killed process do, which end a moment after it.
