@@ -215,6 +215,10 @@ impl ObjectStore for Divided {
         StoreUsage::of_partitions(self.all().map(|store| (store.usage(), 1)))
     }
 
+    fn partitions(&self) -> u64 {
+        self.numbers.len() as u64
+    }
+
     fn memory(&self) -> StoreMemory {
         self.all().map(ObjectStore::memory).fold(StoreMemory::default(), |sum, memory| StoreMemory {
             data_bytes: sum.data_bytes + memory.data_bytes,

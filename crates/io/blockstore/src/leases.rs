@@ -97,12 +97,26 @@ impl Leases {
         self.blocks_of(self.asked.iter().chain(&self.coming))
     }
 
+    /// Blocks of slabs that the running checkpoint gives back: until it ends nobody has them.
+    pub(crate) fn going_blocks(&self) -> u64 {
+        self.blocks_of(&self.going)
+    }
+
+    /// The partition's share of all blocks.
+    pub(crate) fn share_blocks(&self) -> u64 {
+        self.share_of(self.ledger.slabs().area().count.into())
+    }
+
+    /// Of so many blocks.
+    fn share_of(&self, blocks: u64) -> u64 {
+        let partitions = u64::from(self.partitions());
+        blocks / partitions + if self.number == 0 { blocks % partitions } else { 0 }
+    }
+
     /// Blocks that nobody allocates in: they come or go, or are the partition's part of those that are nobody's.
     pub(crate) fn spare_blocks(&self) -> u64 {
         let on_their_way = self.expected_blocks() + self.blocks_of(self.leaving.iter().chain(&self.going));
-        let (free, partitions) = (self.ledger.free_blocks(), u64::from(self.partitions()));
-        let rest = if self.number == 0 { free % partitions } else { 0 };
-        on_their_way + free / partitions + rest
+        on_their_way + self.share_of(self.ledger.free_blocks())
     }
 
     pub(crate) fn ledger(&self) -> &SlabLedger {

@@ -1,12 +1,13 @@
 //! When a partition takes slabs and when it gives some back. What becomes of them is in `leases.rs`.
 
+use crate::BLOCK;
 use crate::kv_schema;
 use crate::leases::{Leases, SlabCounts};
 use crate::options::Planted;
 use crate::store::BlockStore;
 use nacre_kv::KvBatch;
 
-/// Of what a partition has, the part that it wants free as long as there are slabs for everybody: the less is free, the more often a
+/// Of what a partition has, the part that it wants free as long as there are slabs that nobody needs: the less is free, the more often a
 /// checkpoint must bring back what was released.
 const COMFORT_DIVISOR: u64 = 16;
 /// Empty slabs that are kept beyond what is wanted, while nobody is short of one.
@@ -19,29 +20,33 @@ impl BlockStore {
         self.leases.as_ref().map(Leases::counts)
     }
 
-    /// Blocks that a partition needs free now.
-    fn slab_need(&self, leases: &Leases) -> u64 {
-        let ahead =
-            u64::from(leases.ledger().slabs().blocks()) / 2 + 2 * self.table.space.alloc.taken_lately();
-        self.promised_blocks() + self.reserve_blocks() + ahead
+    /// Blocks that a partition has free for itself, whatever others do, when nothing is promised.
+    fn own_blocks(&self, leases: &Leases) -> u64 {
+        let ready = self.options.ready_bytes / BLOCK as u64;
+        self.reserve_blocks() + ready + u64::from(leases.ledger().slabs().blocks()) / 2
     }
 
     /// Takes slabs or withdraws empty ones, as is needed; whether a checkpoint should begin for that. `at_cut`: one begins anyhow.
     pub(crate) fn mind_slabs(&mut self, at_cut: bool) -> bool {
         let Some(leases) = &self.leases else { return false };
-        let (need, is_short) = (self.slab_need(leases), leases.ledger().is_short());
-        let slab = u64::from(leases.ledger().slabs().blocks());
-        let comfort = self.table.space.alloc.blocks() / COMFORT_DIVISOR;
+        let (own, ledger) = (self.own_blocks(leases), leases.ledger());
+        let (is_short, slab) = (ledger.is_short(), u64::from(ledger.slabs().blocks()));
+        // What every other one may need is left to it.
+        let anybodys =
+            ledger.free_blocks().saturating_sub(own * u64::from(leases.partitions() - 1)) / slab * slab;
+        let need = self.promised_blocks() + own;
+        let comfort = if at_cut { self.table.space.alloc.blocks() / COMFORT_DIVISOR } else { 0 };
+        let wanted = need + 2 * self.table.space.alloc.taken_lately() + comfort;
         let free = self.table.space.alloc.free_count() + leases.expected_blocks();
         if free < need {
             self.need_slabs(need - free);
-        } else if at_cut && free < need + comfort && leases.ledger().free_blocks() > 0 {
-            // That this is not to be had makes nobody short, and no checkpoint begins for it.
-            self.ask_for_slabs(need + comfort - free);
         } else if is_short {
             self.withdraw_slabs(need + slab);
+        } else if free < wanted && anybodys > 0 {
+            // That this is not to be had makes nobody short.
+            self.ask_for_slabs((wanted - free).min(anybodys));
         } else if at_cut {
-            self.withdraw_slabs(need + comfort + SPARE_SLABS * slab);
+            self.withdraw_slabs(wanted + SPARE_SLABS * slab);
         }
         let (are_asked, are_leaving) = self.leases.as_ref().map(Leases::wait).unwrap_or_default();
         are_asked || is_short && are_leaving

@@ -26,6 +26,10 @@ impl Slabs {
         Self { area, blocks }
     }
 
+    pub(crate) fn area(&self) -> Run {
+        self.area
+    }
+
     pub(crate) fn count(&self) -> u32 {
         self.area.count.div_ceil(self.blocks)
     }
@@ -103,7 +107,10 @@ impl SlabLedger {
 
     /// A partition needs more than there are.
     pub(crate) fn note_short(&self) {
-        self.is_short.store(true, Ordering::Relaxed);
+        // In every turn of a partition that is short; others read this in each of theirs.
+        if !self.is_short.load(Ordering::Relaxed) {
+            self.is_short.store(true, Ordering::Relaxed);
+        }
     }
 
     fn claim(&self, slab: u32, partition: u32) -> Result<(), u32> {

@@ -444,14 +444,15 @@ impl ObjectStore for BlockStore {
         let alloc = &self.table.space.alloc;
         // A partition counts what it has, and of what is nobody's its part: together they count all of the device.
         let spare = self.leases.as_ref().map_or(0, Leases::spare_blocks);
-        let area = alloc.blocks() + spare;
+        let has = alloc.blocks() + spare;
+        let total = self.leases.as_ref().map_or(has, Leases::share_blocks);
         let reachable = alloc.free_count() + alloc.pending_count() + alloc.held_count() + spare;
         let available = reachable.saturating_sub(self.promised_blocks() + self.reserve_blocks());
-        let on_device = area - reachable;
+        let on_device = has - reachable;
         let block = BLOCK as u64;
         StoreUsage {
-            total_bytes: area * block,
-            available_bytes: self.bounded_by_metadata(available * block, area * block),
+            total_bytes: total * block,
+            available_bytes: self.bounded_by_metadata(available * block, total * block),
             stored_bytes: self.table.space.slots * block,
             allocated_bytes: (on_device + self.table.space.dirty_slots) * block,
             omap_bytes: self.table.omap_bytes,

@@ -322,6 +322,11 @@ pub trait ObjectStore: ObjectView {
     /// How full the store is. Asked for each write.
     fn usage(&self) -> StoreUsage;
 
+    /// Of how many parts it is, each of which has its part of [`ObjectStore::usage`] and no more.
+    fn partitions(&self) -> u64 {
+        1
+    }
+
     /// What the store has in memory; adds up many parts.
     fn memory(&self) -> StoreMemory {
         StoreMemory::default()

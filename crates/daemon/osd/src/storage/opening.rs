@@ -12,6 +12,7 @@ use nacre_env::RealClock;
 use nacre_env::disk::{DeviceReport, Disk};
 use nacre_env::real::{RealNet, private};
 use nacre_kv::KvStore;
+use nacre_osd_core::Room;
 use nacre_store::{MemStore, ObjectStore, StoreError};
 use nacre_txn::StoreToken;
 use std::path::Path;
@@ -110,7 +111,11 @@ fn open(
     let block_error = |source| StorageError::Block { path: folder.to_owned(), source };
     let partitions = parts.partitions();
     let refused = real(&parts.first.data).ring_refused().map(str::to_owned);
-    let options = examine(&mut parts, folder, Options::for_memory(memory_bytes / partitions))?;
+    let mut options = examine(&mut parts, folder, Options::for_memory(memory_bytes / partitions))?;
+    if partitions > 1 {
+        // Others may fill the device while what this was promised is under way.
+        options.ready_bytes = Room::kept_bytes(device_bytes(&parts.first.data) / partitions as u64);
+    }
     let (mut disks, mut metadata, mut all_options) = (Vec::new(), Vec::new(), Vec::new());
     for (part, net) in std::iter::once(parts.first).chain(parts.others).zip(nets.iter().cycle()) {
         watch_disks(&part, folder, net)?;

@@ -420,6 +420,82 @@ fn a_partition_can_have_all_that_others_do_not_need() {
     assert!(stores.iter_mut().all(|store| store.check(true).damaged.is_empty()));
 }
 
+/// Small writes in turn, without a turn of the store between them; how many bytes it took.
+fn burst(store: &mut BlockStore, blocks: u64) -> Result<(), StoreError> {
+    for nth in 0..blocks.div_ceil(4) {
+        let mut txn = Transaction::new(pg());
+        let data = BufList::from(vec![9; 4 * crate::BLOCK]);
+        txn.push(Op::Write { object: object(500 + nth), offset: 0, data });
+        store.submit(txn, StoreToken::without_pg(nth))?;
+    }
+    Ok(())
+}
+
+/// Nobody else can fill what is kept for what is under way, however little there was of the partition before.
+#[test]
+fn a_partition_has_room_for_what_is_under_way_when_another_has_filled_the_device() {
+    let options = Options { ready_bytes: 160 * BLOCK, ..Options::tiny() };
+    let mut rig = Rig::new(4, 1024, 2, options);
+    for nth in [1, 0] {
+        let mut stores = rig.open();
+        settle(&mut stores);
+        let written = fill(&mut stores, nth);
+        let usages: Vec<_> = stores.iter().map(|store| store.usage().total_bytes / BLOCK).collect();
+        assert_eq!(usages, [512, 512], "whoever has the slabs");
+        // What such a write asks for is two blocks more than it takes.
+        burst(&mut stores[1 - nth], 160 - 8)
+            .unwrap_or_else(|error| panic!("beside partition {nth}: {error}"));
+        assert!(written * 8 > 512 + 128, "{written} objects");
+        settle(&mut stores);
+        remove_all(&mut stores, nth, written);
+        let txn = removal(newest(&stores[1 - nth]) + 1, 500..600);
+        stores[1 - nth].submit(txn, StoreToken::without_pg(1)).expect("a removal needs no room");
+        settle(&mut stores);
+    }
+}
+
+/// Two partitions of which one has all slabs, and has emptied them.
+fn with_empty_slabs(seed: u64) -> (Rig, Vec<BlockStore>, usize) {
+    let mut rig = Rig::new(seed, 1024, 2, Options::tiny());
+    let mut stores = rig.open();
+    let written = fill(&mut stores, 0);
+    remove_all(&mut stores, 0, written);
+    assert_eq!(stores[0].leases.as_ref().expect("divided").ledger().free_blocks(), 0);
+    (rig, stores, 0)
+}
+
+/// What a partition gives back is its own until that is durable.
+#[test]
+fn a_burst_takes_back_what_is_being_given() {
+    let (_rig, mut stores, full) = with_empty_slabs(5);
+    stores[1].need_slabs(400);
+    let going = |store: &BlockStore| store.leases.as_ref().map_or(0, crate::leases::Leases::going_blocks);
+    while going(&stores[full]) < 400 {
+        drain(&mut stores[full], &mut Vec::new());
+    }
+    let free = stores[full].table.space.alloc.free_count();
+    burst(&mut stores[full], free + 200).expect("it is the partition's still");
+}
+
+#[test]
+fn a_partition_without_room_waits_until_another_has_given_what_it_can_spare() {
+    let (_rig, mut stores, _) = with_empty_slabs(6);
+    let [other, store] = &mut stores[..] else { panic!("two partitions") };
+    store.set_clock(Box::new(nacre_env::RealClock::start()));
+    let is_done = std::sync::atomic::AtomicBool::new(false);
+    let outcome = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_done.load(std::sync::atomic::Ordering::Relaxed) {
+                drain(other, &mut Vec::new());
+            }
+        });
+        let outcome = burst(store, 400);
+        is_done.store(true, std::sync::atomic::Ordering::Relaxed);
+        outcome
+    });
+    outcome.expect("the other one has far more than that");
+}
+
 /// What is nobody's is counted once, and whatever is used by whoever uses it.
 #[test]
 fn partitions_together_count_the_whole_device() {
