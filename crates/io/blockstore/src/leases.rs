@@ -53,7 +53,8 @@ pub(crate) struct Leases {
     recorded: Vec<u32>,
     /// Where the search for empty slabs goes on.
     look_at: u32,
-    /// How many of them are to be looked at, and how often blocks were freed when that was counted.
+    /// How many of them are to be looked at, and how often blocks were freed when that was counted. One that comes later is empty as well,
+    /// and makes all of them to be looked at again.
     looks: (usize, u64),
     taken: u64,
     given: u64,
@@ -129,7 +130,7 @@ impl Leases {
         [&self.held, &self.asked, &self.coming, &self.leaving, &self.going].into_iter().flatten().copied()
     }
 
-    /// The next one to be looked at, whether it is empty: each once, until blocks are freed again.
+    /// The next one to be looked at, whether it is empty: each once, until blocks are freed again or slabs come.
     fn next_look(&mut self, frees: u64) -> Option<u32> {
         if self.looks.1 != frees {
             self.looks = (self.held.len(), frees);
@@ -139,6 +140,13 @@ impl Leases {
         let next = self.held.range(behind).next().or_else(|| self.held.first()).copied()?;
         self.look_at = next;
         Some(next)
+    }
+
+    /// It allocates in one more, which is to be looked at, too.
+    fn hold(&mut self, slab: u32, alloc: &mut Alloc) {
+        self.held.insert(slab);
+        self.looks.0 = self.held.len();
+        alloc.gain(self.ledger.slabs().run(slab));
     }
 
     /// Whether something is to become durable by a checkpoint: a slab that was asked for, or one that leaves.
@@ -152,13 +160,11 @@ impl Leases {
         while missing > 0 {
             let kept = self.leaving.pop_last();
             let Some(slab) = kept.or_else(|| self.ledger.take(self.number)) else { return false };
-            let run = self.ledger.slabs().run(slab);
-            missing = missing.saturating_sub(run.count.into());
+            missing = missing.saturating_sub(self.ledger.slabs().run(slab).count.into());
             self.taken += u64::from(kept.is_none());
             // What was to leave is the partition's still, as every durable state says.
             if kept.is_some() || at_once {
-                self.held.insert(slab);
-                alloc.gain(run);
+                self.hold(slab, alloc);
             } else {
                 self.asked.insert(slab);
             }
@@ -207,8 +213,7 @@ impl Leases {
     pub(crate) fn durable(&mut self, alloc: &mut Alloc) {
         self.give();
         for slab in std::mem::take(&mut self.coming) {
-            self.held.insert(slab);
-            alloc.gain(self.ledger.slabs().run(slab));
+            self.hold(slab, alloc);
         }
     }
 
@@ -235,4 +240,35 @@ pub(crate) fn leases_of(
     };
     let record = record.filter(is_known).ok_or(OpenError::ForeignMetadata)?;
     Ok(Leases::new(Arc::clone(ledger), &record))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::slabs::Slabs;
+
+    #[test]
+    fn a_slab_that_comes_when_all_were_looked_at_is_looked_at_and_given_back() {
+        let area = Run { start: 0, count: 64 };
+        let ledger = Arc::new(SlabLedger::new(Slabs::new(area, 8), 2));
+        assert_eq!([0, 1].map(|slab| ledger.adopt(slab, 0)), [Ok(()), Ok(())]);
+        let record = PartitionRecord { number: 0, partitions: 2, slabs: vec![0, 1] };
+        let mut leases = leases_of(&ledger, 0, Some(record)).expect("its record");
+        let mut alloc = Alloc::in_slabs(area, leases.runs());
+        assert!(
+            [0, 8].into_iter().all(|start| alloc.replay(Run { start, count: 1 })),
+            "a block of each is used"
+        );
+        let mut gives = |leases: &mut Leases, alloc: &mut Alloc| {
+            leases.withdraw(alloc, 0, 7);
+            leases.wait().1
+        };
+        assert!(!gives(&mut leases, &mut alloc), "none is empty");
+        assert!(leases.ask(&mut alloc, 8, false));
+        assert!(leases.cut().is_some());
+        leases.durable(&mut alloc);
+        assert!(gives(&mut leases, &mut alloc), "one that came is");
+        assert!(leases.ask(&mut alloc, 8, false) && !leases.wait().1, "it stays");
+        assert!(gives(&mut leases, &mut alloc), "and is empty still");
+    }
 }
