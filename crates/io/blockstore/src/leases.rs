@@ -24,7 +24,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 /// Slabs that are looked at at a time, whether they are empty.
-const LOOKS_MAX: usize = 64;
+pub(crate) const LOOKS_MAX: usize = 64;
 
 /// Slabs of one partition, for people and for tests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -172,10 +172,11 @@ impl Leases {
         true
     }
 
-    /// Withdraws slabs that are empty, as long as so many blocks stay free. `frees` says how often blocks were freed so far.
-    pub(crate) fn withdraw(&mut self, alloc: &mut Alloc, keep: u64, frees: u64) {
+    /// Withdraws slabs that are empty, as long as so many blocks stay free. `frees` says how often blocks were freed so far; looks at so many
+    /// slabs at most.
+    pub(crate) fn withdraw(&mut self, alloc: &mut Alloc, keep: u64, frees: u64, looks_max: usize) {
         let slab_blocks = u64::from(self.ledger.slabs().blocks());
-        for _ in 0..LOOKS_MAX {
+        for _ in 0..looks_max {
             // The last one stays: what there is can always be deleted.
             if alloc.free_count() < keep + slab_blocks || self.held.len() <= 1 {
                 return;
@@ -259,8 +260,8 @@ mod tests {
             [0, 8].into_iter().all(|start| alloc.replay(Run { start, count: 1 })),
             "a block of each is used"
         );
-        let mut gives = |leases: &mut Leases, alloc: &mut Alloc| {
-            leases.withdraw(alloc, 0, 7);
+        let gives = |leases: &mut Leases, alloc: &mut Alloc| {
+            leases.withdraw(alloc, 0, 7, LOOKS_MAX);
             leases.wait().1
         };
         assert!(!gives(&mut leases, &mut alloc), "none is empty");

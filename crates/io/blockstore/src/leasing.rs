@@ -2,7 +2,7 @@
 
 use crate::BLOCK;
 use crate::kv_schema;
-use crate::leases::{Leases, SlabCounts};
+use crate::leases::{LOOKS_MAX, Leases, SlabCounts};
 use crate::options::Planted;
 use crate::store::BlockStore;
 use nacre_kv::KvBatch;
@@ -35,21 +35,35 @@ impl BlockStore {
         let anybodys =
             ledger.free_blocks().saturating_sub(own * u64::from(leases.partitions() - 1)) / slab * slab;
         let need = self.promised_blocks() + own;
-        let comfort = if at_cut { self.table.space.alloc.blocks() / COMFORT_DIVISOR } else { 0 };
+        let comfort = if at_cut { self.comfort_blocks() } else { 0 };
         let wanted = need + 2 * self.table.space.alloc.taken_lately() + comfort;
         let free = self.table.space.alloc.free_count() + leases.expected_blocks();
         if free < need {
             self.need_slabs(need - free);
         } else if is_short {
-            self.withdraw_slabs(need + slab);
+            self.withdraw_slabs(need + slab, LOOKS_MAX);
         } else if free < wanted && anybodys > 0 {
             // That this is not to be had makes nobody short.
             self.ask_for_slabs((wanted - free).min(anybodys));
         } else if at_cut {
-            self.withdraw_slabs(wanted + SPARE_SLABS * slab);
+            self.withdraw_slabs(wanted + SPARE_SLABS * slab, LOOKS_MAX);
         }
         let (are_asked, are_leaving) = self.leases.as_ref().map(Leases::wait).unwrap_or_default();
         are_asked || is_short && are_leaving
+    }
+
+    fn comfort_blocks(&self) -> u64 {
+        self.table.space.alloc.blocks() / COMFORT_DIVISOR
+    }
+
+    /// Nobody uses the store: withdraws all empty slabs that are not wanted. The last checkpoint looked before it freed anything. True when
+    /// there are some, which leave by a further one.
+    pub(crate) fn withdraw_unwanted(&mut self) -> bool {
+        let Some(leases) = &self.leases else { return false };
+        let slab = u64::from(leases.ledger().slabs().blocks());
+        let wanted = self.promised_blocks() + self.own_blocks(leases) + self.comfort_blocks();
+        self.withdraw_slabs(wanted + SPARE_SLABS * slab, usize::MAX);
+        self.leases.as_ref().is_some_and(|leases| leases.wait().1)
     }
 
     /// Asks for slabs with so many blocks. If there are too few, others are told that they are needed.
@@ -68,9 +82,9 @@ impl BlockStore {
         leases.ask(&mut self.table.space.alloc, blocks, at_once)
     }
 
-    fn withdraw_slabs(&mut self, keep: u64) {
+    fn withdraw_slabs(&mut self, keep: u64, looks_max: usize) {
         if let Some(leases) = &mut self.leases {
-            leases.withdraw(&mut self.table.space.alloc, keep, self.frees);
+            leases.withdraw(&mut self.table.space.alloc, keep, self.frees, looks_max);
         }
     }
 

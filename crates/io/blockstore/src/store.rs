@@ -417,7 +417,10 @@ impl ObjectStore for BlockStore {
     }
 
     fn idle_trim(&mut self) -> bool {
-        if self.failed.is_none() && self.checkpoint.is_none() && self.has_changes() {
+        if self.failed.is_none()
+            && self.checkpoint.is_none()
+            && (self.has_changes() || self.withdraw_unwanted())
+        {
             self.start_checkpoint();
         }
         let is_tidy = self.table.dead_keyspaces().next().is_none() && self.table.copies.is_empty();

@@ -464,6 +464,32 @@ fn with_empty_slabs(seed: u64) -> (Rig, Vec<BlockStore>, usize) {
     (rig, stores, 0)
 }
 
+/// The removal of the last object comes home by the last checkpoint, which has looked for empty slabs before it frees anything.
+#[test]
+fn a_partition_that_was_emptied_gives_its_slabs_back_as_nobody_uses_the_store() {
+    let mut rig = Rig::new(8, 1024, 2, Options::tiny());
+    let mut stores = rig.open();
+    burst(&mut stores[0], 480).expect("room");
+    settle(&mut stores);
+    let number = newest(&stores[0]) + 1;
+    stores[0].submit(removal(number, 500..700), StoreToken::without_pg(number)).expect("no room needed");
+    settle(&mut stores);
+    let rests = |store: &mut BlockStore| {
+        let is_left = store.idle_trim();
+        (0..200).for_each(|_| drop(drain(store, &mut Vec::new())));
+        !is_left
+    };
+    let rounds =
+        (0..20).take_while(|_| !stores.iter_mut().map(rests).fold(true, |all, one| all && one)).count();
+    assert!(rounds < 12, "there always is something left to do");
+    // A sixteenth, two slabs more, and what each has to keep.
+    let held = held(&stores);
+    assert!(held[0] <= 8 && held[1] <= 2, "{held:?}");
+    let available = stores[1].usage().available_bytes / BLOCK;
+    assert!(available > 400, "{available} blocks of 512");
+    check_slabs(&stores, "all at rest");
+}
+
 /// What a partition gives back is its own until that is durable.
 #[test]
 fn a_burst_takes_back_what_is_being_given() {
