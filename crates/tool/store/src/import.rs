@@ -91,12 +91,12 @@ fn admit(store: &BlockStore, map: Option<&OsdMap>, header: &Header, force: bool)
             map.fsid
         );
     }
-    // A PG from the future would believe in intervals that this OSD knows nothing of.
-    if map.epoch < header.newest_map && map.fsid == header.fsid {
+    // A PG from the future would believe in intervals that this OSD knows nothing of. Its shard may have no maps but those of its partition.
+    let newest = newest_map(store).map_or(0, |map| map.epoch);
+    if newest < header.newest_map && map.fsid == header.fsid {
         bail!(
-            "the PG was exported under map {}, this OSD's newest is {}: start it once so that it catches up",
-            header.newest_map,
-            map.epoch
+            "the PG was exported under map {}, the newest that this OSD has for it is {newest}: start it once so that it catches up",
+            header.newest_map
         );
     }
     if map.fsid == header.fsid && !map.pools.contains_key(&pg.pg.pool) {

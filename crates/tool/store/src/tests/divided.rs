@@ -156,6 +156,19 @@ fn an_imported_group_is_in_its_partition() {
     }
 }
 
+/// Its shard may have no maps but those of its partition.
+#[test]
+fn a_group_from_the_future_of_its_partition_is_not_imported() {
+    let (file, folder) = (exported(&stopped("divided-source")), made("divided-future", 2, None));
+    let mut stores = folder.target().open_all().expect("the store opens");
+    content::put_map(&mut stores[0].0, content::FSID, content::EPOCH);
+    content::put_map(&mut stores[HOME].0, content::FSID, content::EPOCH - 1);
+    let said = refusal(import::read(&mut stores, &file[..], false));
+    assert!(said.contains("so that it catches up"), "{said}");
+    content::put_map(&mut stores[HOME].0, content::FSID, content::EPOCH);
+    import::read(&mut stores, &file[..], false).expect("it has caught up");
+}
+
 #[test]
 fn free_space_of_all_partitions_and_of_none_is_given_back() {
     use std::os::unix::fs::MetadataExt;
