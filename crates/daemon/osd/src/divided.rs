@@ -189,9 +189,10 @@ impl ObjectStore for Divided {
         self.all_mut().for_each(|store| store.set_submit_hint(hint));
     }
 
-    fn place(&mut self, collection: &SpgId, partition: usize) {
+    fn place(&mut self, collection: &SpgId, partition: usize) -> bool {
         let nth = self.numbers.iter().position(|number| *number == partition);
-        self.homes.insert(*collection, nth.expect("a PG of this shard is in a partition of it"));
+        self.homes.extend(nth.map(|nth| (*collection, nth)));
+        nth.is_some()
     }
 
     fn state(&self) -> StoreState {

@@ -25,6 +25,12 @@ fn map_key(epoch: Epoch) -> ByteStr {
     ByteStr::from(format!("{MAP_PREFIX}{epoch:010}"))
 }
 
+/// The epoch of the map with such a key, 0 of any other.
+fn epoch_of(key: &ByteStr) -> Epoch {
+    let digits = key.as_bytes().strip_prefix(MAP_PREFIX.as_bytes());
+    digits.and_then(|digits| std::str::from_utf8(digits).ok()?.parse().ok()).unwrap_or(0)
+}
+
 /// The newest maps that the store holds, oldest first and without a gap: those before one that does not decode are left out.
 /// No PG needs them, since whatever they changed for a PG was stored by it before the maps behind them.
 #[must_use]
@@ -61,18 +67,49 @@ pub(crate) fn is_of_maps(txn: &Transaction) -> bool {
     })
 }
 
+/// Partitions that come to one shard have maps that are further apart than a store keeps maps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "one partition has maps up to {oldest}, another one up to {newest}, and some between are nowhere any more: start the OSD once with as \
+     many shards as it has partitions, so that they catch up"
+)]
+pub struct MapsApart {
+    /// Epoch of the newest map of the partition that is furthest behind.
+    pub oldest: Epoch,
+    /// Epoch of the newest map of all.
+    pub newest: Epoch,
+}
+
 /// What partitions that come to one shard lack of each other's maps, a transaction for each, in their order: the next map is the same for
-/// all, and what any of their PGs has stored rests on maps that the shard must have.
-pub(crate) fn level_maps(stores: &[&dyn ObjectStore]) -> Vec<Transaction> {
+/// all, and what any of their PGs has stored rests on maps that the shard must have. Of older maps than one partition would keep, none is
+/// kept: nobody would remove it later.
+///
+/// # Errors
+/// [`MapsApart`]: a PG could not go on from the map that it has.
+pub(crate) fn level_maps(stores: &[&dyn ObjectStore]) -> Result<Vec<Transaction>, MapsApart> {
     let maps_of = |store: &&dyn ObjectStore| store.pg_meta(&OWN_COLLECTION, MAP_PREFIX.as_bytes());
     let maps: Vec<BTreeMap<ByteStr, nacre_buf::Bytes>> =
         stores.iter().map(|store| maps_of(store).into_iter().collect()).collect();
+    let all: BTreeMap<&ByteStr, &nacre_buf::Bytes> = maps.iter().flatten().collect();
+    let newest = all.keys().next_back().map_or(0, |key| epoch_of(key));
+    let first = map_key((newest + 1).saturating_sub(MAPS_KEPT_MAX));
+    for (store, own) in stores.iter().zip(&maps) {
+        // One without PGs begins with any map.
+        let has_pgs = store.collections().iter().any(|spg| *spg != OWN_COLLECTION);
+        if let Some(last) = own.keys().next_back().filter(|last| has_pgs && **last < first) {
+            return Err(MapsApart { oldest: epoch_of(last), newest });
+        }
+    }
     let epoch = |store: &dyn ObjectStore| stored_maps(store).last().map_or(0, |map| map.epoch);
     let pools = stored_initial_pg_nums(stores.iter().map(|store| (epoch(*store), *store)).collect());
-    let all: BTreeMap<&ByteStr, &nacre_buf::Bytes> = maps.iter().flatten().collect();
     let lacks = |(store, own): (&&dyn ObjectStore, &BTreeMap<ByteStr, nacre_buf::Bytes>)| {
         let mut txn = Transaction::new(OWN_COLLECTION);
-        for (key, value) in all.iter().filter(|(key, _)| !own.contains_key(**key)) {
+        for key in own.keys().take_while(|key| **key < first) {
+            txn.push(Op::MetaRemove { key: key.clone() });
+        }
+        for (key, value) in
+            all.iter().filter(|(key, _)| ***key >= first).filter(|(key, _)| !own.contains_key(**key))
+        {
             txn.push(Op::MetaSet { key: (*key).clone(), value: (*value).clone() });
         }
         if stored_initial_pg_num(*store) != pools {
@@ -80,7 +117,7 @@ pub(crate) fn level_maps(stores: &[&dyn ObjectStore]) -> Vec<Transaction> {
         }
         txn
     };
-    stores.iter().zip(&maps).map(lacks).collect()
+    Ok(stores.iter().zip(&maps).map(lacks).collect())
 }
 
 /// Which of so many partitions of an OSD's store a PG is in: that of the PG which it was split off, which knew `initial_pg_num` of its pool,

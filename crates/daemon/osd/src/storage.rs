@@ -32,7 +32,9 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
-pub use crate::own_collection::{OWN_COLLECTION, partition_of, stored_initial_pg_nums, stored_maps};
+pub use crate::own_collection::{
+    MapsApart, OWN_COLLECTION, partition_of, stored_initial_pg_nums, stored_maps,
+};
 pub use crate::recovery_snapshot::stored_snapshot;
 pub(crate) use opening::HeldStore;
 

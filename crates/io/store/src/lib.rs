@@ -302,9 +302,11 @@ pub trait ObjectStore: ObjectView {
         let _begins_when_drained = hint;
     }
 
-    /// A collection that does not exist yet is to be in this partition of the OSD's store, if this is several.
-    fn place(&mut self, collection: &SpgId, partition: usize) {
+    /// A collection that does not exist yet is to be in this partition of the OSD's store, if this is several. False when it has no such
+    /// partition.
+    fn place(&mut self, collection: &SpgId, partition: usize) -> bool {
         let _in_the_only_one = (collection, partition);
+        true
     }
 
     /// What the store's owner has to do about it. Asked before each effect of a PG.

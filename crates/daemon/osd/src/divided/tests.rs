@@ -1,5 +1,7 @@
 use super::*;
-use crate::own_collection::{level_maps, partition_of, save_map, stored_initial_pg_nums, stored_maps};
+use crate::own_collection::{
+    MapsApart, level_maps, partition_of, save_map, stored_initial_pg_nums, stored_maps,
+};
 use nacre_maps::OsdMap;
 use nacre_store::{MemStore, conformance};
 use nacre_types::{Epoch, PgId, PoolId};
@@ -39,10 +41,11 @@ fn has(store: &Divided) -> Vec<Vec<SpgId>> {
 fn a_pg_is_in_the_partition_that_was_said_and_its_children_are_with_it() {
     let mut store = three();
     for (seed, partition) in [(1, 5), (3, 1)] {
-        store.place(&pg(seed), partition);
+        assert!(store.place(&pg(seed), partition));
         let touch = Op::Touch(object(seed, "one"));
         put(&mut store, pg(seed), vec![Op::CreateCollection, touch, Op::Touch(object(seed + 8, "two"))]);
     }
+    assert!(!store.place(&pg(5), 2), "that one is another shard's");
     assert_eq!(has(&store), [vec![pg(3)], vec![], vec![pg(1)]]);
     let split = |child| Op::Split { child, pg_num: 16, ops: Vec::new() };
     put(&mut store, pg(1), vec![split(pg(9))]);
@@ -74,21 +77,64 @@ fn maps_are_in_all_partitions_and_one_completion_is_heard_of() {
     assert_eq!(sealed.collect::<Vec<_>>(), [1, 0, 0]);
 }
 
+/// A partition with maps of these epochs, as far as it keeps them.
+fn with(epochs: std::ops::RangeInclusive<Epoch>, pools: &[(PoolId, u32)]) -> MemStore {
+    let mut store = MemStore::new(BYTES);
+    for epoch in epochs {
+        let pools = pools.iter().copied().collect();
+        let txn = save_map(&OsdMap { epoch, ..OsdMap::default() }, Some(&pools));
+        store.submit(txn, COPY).expect("room");
+    }
+    store
+}
+
+fn level(stores: &mut [MemStore]) -> Result<(), MapsApart> {
+    let all: Vec<&dyn ObjectStore> = stores.iter().map(|store| store as &dyn ObjectStore).collect();
+    for (txn, store) in level_maps(&all)?.into_iter().zip(stores) {
+        store.submit(txn, COPY).expect("room");
+    }
+    Ok(())
+}
+
+fn keys(store: &MemStore) -> (usize, Option<ByteStr>) {
+    let maps = store.pg_meta(&OWN_COLLECTION, b"osdmap/");
+    (maps.len(), maps.into_iter().next().map(|(key, _)| key))
+}
+
+/// Each of them would be copied at every start, and nobody would ever remove it.
+#[test]
+fn older_maps_than_a_partition_keeps_are_not_copied_and_go() {
+    let mut stores = [with(900..=1000, &[]), with(880..=999, &[]), with(900..=930, &[])];
+    assert_eq!(keys(&stores[1]), (50, Some("osdmap/0000000950".into())));
+    for _ in 0..2 {
+        level(&mut stores).expect("one has no PGs, and the others are close enough");
+        for store in &stores {
+            assert_eq!(keys(store), (50, Some("osdmap/0000000951".into())));
+        }
+    }
+}
+
+#[test]
+fn partitions_with_pgs_whose_maps_are_too_far_apart_do_not_come_to_one_shard() {
+    let with_pg = |epochs| {
+        let mut store = with(epochs, &[]);
+        store.submit(Transaction { collection: pg(1), ops: vec![Op::CreateCollection] }, COPY).expect("room");
+        store
+    };
+    let mut stores = [with_pg(900..=950), with_pg(900..=1000)];
+    let apart = level(&mut stores).expect_err("951 is in none");
+    assert_eq!(apart, MapsApart { oldest: 950, newest: 1000 });
+    assert!(apart.to_string().contains("as many shards as it has partitions"), "{apart}");
+    stores[0] = with_pg(900..=951);
+    level(&mut stores).expect("just close enough");
+}
+
 /// A crash leaves some partitions a map behind others.
 #[test]
 fn partitions_that_come_to_one_shard_get_each_others_maps() {
-    let with = |epochs: std::ops::RangeInclusive<Epoch>, pools: &[(PoolId, u32)]| {
-        let mut store = MemStore::new(BYTES);
-        for epoch in epochs {
-            let pools = pools.iter().copied().collect();
-            let txn = save_map(&OsdMap { epoch, ..OsdMap::default() }, Some(&pools));
-            store.submit(txn, COPY).expect("room");
-        }
-        store
-    };
     let mut stores = [with(3..=6, &[(2, 4)]), with(4..=9, &[(2, 4), (3, 1)]), MemStore::new(BYTES)];
     let all: Vec<&dyn ObjectStore> = stores.iter().map(|store| store as &dyn ObjectStore).collect();
-    let lacking = level_maps(&all);
+    let lacking = level_maps(&all).expect("close enough");
     for (txn, store) in lacking.into_iter().zip(&mut stores) {
         assert!(is_of_maps(&txn));
         store.submit(txn, COPY).expect("room");
@@ -99,20 +145,20 @@ fn partitions_that_come_to_one_shard_get_each_others_maps() {
         assert_eq!(stored_initial_pg_nums(vec![(9, store)]), [(2, 4), (3, 1)].into());
     }
     let all: Vec<&dyn ObjectStore> = stores.iter().map(|store| store as &dyn ObjectStore).collect();
-    assert!(level_maps(&all).iter().all(|txn| txn.ops.is_empty()), "nothing is lacking");
+    assert!(level_maps(&all).expect("equal").iter().all(|txn| txn.ops.is_empty()), "nothing is lacking");
 }
 
 /// Whatever collections there are, the whole is as full as the fullest part, and says so of the whole.
 #[test]
 fn a_shard_with_several_partitions_is_as_full_as_the_fullest() {
     let mut store = three();
-    store.place(&pg(1), 3);
+    assert!(store.place(&pg(1), 3));
     let data = BufList::from(vec![1; 4 << 20]);
     put(&mut store, pg(1), vec![Op::CreateCollection, Op::Write { object: object(1, "a"), offset: 0, data }]);
     let (usage, least) = (store.usage(), store.nth(1).usage());
     assert_eq!(usage.total_bytes, 3 * BYTES);
     assert_eq!(usage.available_bytes, 3 * least.available_bytes);
-    assert!(BYTES - least.available_bytes >= 4 << 20);
+    assert!(4 << 20 <= BYTES - least.available_bytes);
     // All that is under way may be towards the fullest.
     let room = crate::pg_driver::room(&store);
     assert_eq!((room.total_bytes, room.available_bytes), (BYTES, least.available_bytes));
@@ -133,7 +179,7 @@ fn a_pg_that_was_split_off_stays_in_the_partition_of_its_parent() {
 fn it_conforms() {
     conformance::run(|| {
         let mut store = three();
-        (0..16).for_each(|seed| store.place(&SpgId::replicated(PgId::new(3, seed)), 3));
+        assert!((0..16).all(|seed| store.place(&SpgId::replicated(PgId::new(3, seed)), 3)));
         store
     });
 }

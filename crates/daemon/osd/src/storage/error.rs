@@ -1,5 +1,6 @@
 //! [`StorageError`]: why a store cannot be made or opened.
 
+use crate::own_collection::MapsApart;
 use nacre_blockstore::OpenError as BlockError;
 use nacre_crypt::KeyBlockError;
 use nacre_device::{LabelError, LayoutError, Refusal, RegionKind};
@@ -174,8 +175,16 @@ pub enum StorageError {
     Maps {
         /// Folder of the OSD.
         path: PathBuf,
-        /// Why not.
+        /// What the store says to what it was to write.
         source: StoreError,
+    },
+    /// Partitions that come to one shard do not have the maps between theirs.
+    #[error("{path}: {source}")]
+    MapsApart {
+        /// Folder of the OSD.
+        path: PathBuf,
+        /// How far they are apart.
+        source: MapsApart,
     },
     /// What the files hold is no store, or damaged.
     #[error("{path}: {source}")]

@@ -13,7 +13,7 @@ use nacre_env::disk::{DeviceReport, Disk};
 use nacre_env::real::{RealNet, private};
 use nacre_kv::KvStore;
 use nacre_osd_core::Room;
-use nacre_store::{MemStore, ObjectStore, StoreError};
+use nacre_store::{MemStore, ObjectStore};
 use nacre_txn::StoreToken;
 use std::path::Path;
 
@@ -68,7 +68,7 @@ impl<'a> HeldStore<'a> {
     }
 }
 
-/// The devices or files of a store, whose labels and wrapped key are mended where one copy is not whole.
+/// The devices or files of a store, whose labels and wrapped key are repaired where one copy is not whole.
 fn hold(folder: &Path, key: Option<&WrappingKey>) -> Result<Parts, StorageError> {
     for path in private::tighten(folder)? {
         tracing::warn!(path = %path.display(), "other users could read or write this; its permissions are now the owner's only");
@@ -134,12 +134,16 @@ fn open(
         tracing::info!(folder = %folder.display(), partition = number, ?refused, ?report, "store opened");
         stores.push(store);
     }
-    share_out(stores, nets.len())
-        .map_err(|error| StorageError::Maps { path: folder.to_owned(), source: error })
+    share_out(stores, nets.len(), folder)
 }
 
 /// Gives so many shards the partitions in turn. Those of one shard have the same maps then.
-fn share_out(stores: Vec<BlockStore>, shards: usize) -> Result<Vec<Box<dyn ObjectStore + Send>>, StoreError> {
+fn share_out(
+    stores: Vec<BlockStore>,
+    shards: usize,
+    folder: &Path,
+) -> Result<Vec<Box<dyn ObjectStore + Send>>, StorageError> {
+    let path = || folder.to_owned();
     let mut shares: Vec<Vec<(usize, BlockStore)>> = (0..shards).map(|_| Vec::new()).collect();
     for (number, store) in stores.into_iter().enumerate() {
         if let Some(share) = shares.get_mut(number % shards) {
@@ -151,9 +155,14 @@ fn share_out(stores: Vec<BlockStore>, shards: usize) -> Result<Vec<Box<dyn Objec
         if share.len() > 1 {
             let all: Vec<&dyn ObjectStore> =
                 share.iter().map(|(_, store)| store as &dyn ObjectStore).collect();
-            for (txn, (_, store)) in level_maps(&all).into_iter().zip(&mut share) {
-                store.submit(txn, StoreToken::without_pg(0))?;
-                store.settle()?;
+            let lacking =
+                level_maps(&all).map_err(|source| StorageError::MapsApart { path: path(), source })?;
+            for (txn, (_, store)) in
+                lacking.into_iter().zip(&mut share).filter(|(txn, _)| !txn.ops.is_empty())
+            {
+                let written =
+                    store.submit(txn, StoreToken::without_pg(0)).and_then(|()| store.checkpoint_now());
+                written.map_err(|source| StorageError::Maps { path: path(), source })?;
             }
         }
         let boxed = |(number, store)| (number, Box::new(store) as Box<dyn ObjectStore + Send>);
