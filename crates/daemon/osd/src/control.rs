@@ -99,13 +99,10 @@ impl OsdControl {
             wants_rotating_keys: true,
             ..MoncConfig::new(config.monitors.clone())
         };
-        let class = || report::device_class(&config);
+        let (class, bytes) = (|| report::device_class(&config), store.capacity_bytes);
         Self {
             mon: MonLink::new((osd, plane), MonLink::auth_of(osd, config.key.clone()), monc_config),
-            ceph: config
-                .ceph
-                .as_ref()
-                .map(|ceph| UnderCeph::new(&config, ceph, class(), store.capacity_bytes)),
+            ceph: config.ceph.as_ref().map(|ceph| UnderCeph::new(&config, ceph, class(), bytes)),
             heartbeats: HeartbeatDriver::new((osd, fsid, plane), &options, now),
             mgr: MgrReport::new(osd, fsid, plane),
             boot: Boot::new(osd, boot::settings(&options)),

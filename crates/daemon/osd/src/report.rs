@@ -26,7 +26,7 @@ const DEVICE_CLASS: &str = "ssd";
 /// What others hear of the store.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct StoreFacts {
-    /// Its size.
+    /// All that it can hold, in bytes.
     pub(crate) capacity_bytes: u64,
     /// Parts of it between which PGs are divided, each with objects of its own.
     pub(crate) partitions: usize,

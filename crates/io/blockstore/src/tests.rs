@@ -8,6 +8,7 @@ mod gap;
 mod held;
 mod hub;
 mod latencies;
+mod leasing;
 mod long;
 mod memory;
 mod metadata;

@@ -1,14 +1,15 @@
 //! `nacre store check`: labels of devices, superblocks, metadata, log, the objects against the allocator, and with `--deep` every block
 //! against its checksum.
 
-use crate::target::{Opened, Piece, Target, id_text, newest_map_of_all, open_metadata, open_scratch, pgs};
+use crate::target::{
+    Opened, Piece, Target, id_text, newest_map_of_all, open_metadata, open_scratch, pgs, usage_of,
+};
 use anyhow::Result;
 use clap::Args;
 use nacre_blockstore::{CheckReport, Layout, MountReport, OpenError};
 use nacre_env::Disk;
 use nacre_kv::KvStore;
 use nacre_osd::storage::{DeviceLabel, Stopped, StoppedPartition, StoreKeys};
-use nacre_store::{ObjectStore, StoreUsage};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::process::ExitCode;
@@ -210,11 +211,11 @@ fn facts(stores: &[Opened], checked: &[(MountReport, CheckReport)], findings: &m
     findings.fact("log_transactions", sum(&|(mount, _)| mount.transactions).into());
     findings.fact("log_records_discarded", sum(&|(mount, _)| mount.records_discarded).into());
     findings.fact("blocks_verified", sum(&|(_, report)| report.blocks).into());
-    let usage = |of: fn(&StoreUsage) -> u64| stores.iter().map(|(store, _)| of(&store.usage())).sum::<u64>();
-    findings.fact("total_bytes", usage(|usage| usage.total_bytes).into());
-    findings.fact("stored_bytes", usage(|usage| usage.stored_bytes).into());
-    findings.fact("available_bytes", usage(|usage| usage.available_bytes).into());
-    findings.fact("omap_bytes", usage(|usage| usage.omap_bytes).into());
+    let usage = usage_of(stores);
+    findings.fact("total_bytes", usage.total_bytes.into());
+    findings.fact("stored_bytes", usage.stored_bytes.into());
+    findings.fact("available_bytes", usage.available_bytes.into());
+    findings.fact("omap_bytes", usage.omap_bytes.into());
     if let Some(map) = newest_map_of_all(stores) {
         findings.fact("fsid", map.fsid.to_string().into());
         findings.fact("newest_map", map.epoch.into());

@@ -2,7 +2,7 @@
 
 use crate::target::{
     self, Opened, Target, each_object, each_omap_page, id_text, newest_map_of_all, parse_pgid,
-    partition_with, pgs,
+    partition_with, pgs, usage_of,
 };
 use anyhow::{Context, Result, bail};
 use clap::Args;
@@ -11,7 +11,6 @@ use nacre_buf::ByteStr;
 use nacre_denc::{Decode, Reader};
 use nacre_msg::peer::{LogEntry, PgInfo};
 use nacre_pg::object::ObjectContext;
-use nacre_store::ObjectStore;
 use nacre_txn::ObjectView;
 use nacre_types::{HObject, SnapId, SpgId};
 use serde_json::{Value, json};
@@ -103,12 +102,9 @@ pub(crate) fn shown(bytes: &[u8]) -> Value {
 
 /// All PGs, of one partition after the other.
 pub(crate) fn overview(stores: &mut [Opened]) -> Result<Value> {
-    let (mut all, mut layout, mut total, mut stored, mut available) = (Vec::new(), None, 0, 0, 0);
+    let (mut all, mut layout, usage) = (Vec::new(), None, usage_of(stores));
     for (store, _) in stores.iter_mut() {
-        let usage = store.usage();
         layout = layout.or(Some(store.layout()));
-        (total, stored) = (total + usage.total_bytes, stored + usage.stored_bytes);
-        available += usage.available_bytes;
         for at in pgs(store) {
             all.push(overview_of(store, &at)?);
         }
@@ -119,9 +115,9 @@ pub(crate) fn overview(stores: &mut [Opened]) -> Result<Value> {
         "format": layout.map(|layout| layout.version),
         "fsid": map.as_ref().map(|map| map.fsid.to_string()),
         "newest_map": map.as_ref().map(|map| map.epoch),
-        "total_bytes": total,
-        "stored_bytes": stored,
-        "available_bytes": available,
+        "total_bytes": usage.total_bytes,
+        "stored_bytes": usage.stored_bytes,
+        "available_bytes": usage.available_bytes,
         "placement_groups": all,
     }))
 }

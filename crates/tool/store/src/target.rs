@@ -12,7 +12,7 @@ use nacre_kv::KvStore;
 use nacre_maps::OsdMap;
 use nacre_osd::storage::{self, MetadataPlace, Stopped, StoppedPartition};
 use nacre_osd::{StorageError, WrappingKey};
-use nacre_store::{Completion, ObjectStore};
+use nacre_store::{Completion, ObjectStore, StoreUsage};
 use nacre_txn::{FetchFrom, ObjectView, ReadError, StoreToken};
 use nacre_types::{HObject, PgId, SpgId, Uuid};
 use std::os::unix::fs::PermissionsExt;
@@ -236,6 +236,11 @@ pub(crate) fn open_scratch(pieces: Vec<Piece>, shown: &str) -> Result<Vec<Opened
 /// The partition that has a PG; `None`: none has it.
 pub(crate) fn partition_with<'a>(stores: &'a mut [Opened], at: &SpgId) -> Option<&'a mut BlockStore> {
     stores.iter_mut().map(|(store, _)| store).find(|store| store.collections().contains(at))
+}
+
+/// How full a store is, as its OSD counts it.
+pub(crate) fn usage_of(stores: &[Opened]) -> StoreUsage {
+    StoreUsage::of_partitions(stores.iter().map(|(store, _)| (store.usage(), 1)))
 }
 
 /// Newest map that any partition holds.

@@ -55,6 +55,8 @@ struct Part<'a> {
     /// What the link leads to; `None`: it is in the OSD's folder.
     from: Option<PathBuf>,
     to: Option<PathBuf>,
+    /// Bytes of the files that go to the same place behind it: where there is no room for all, none goes.
+    behind_bytes: u64,
 }
 
 fn hold(path: &Path) -> Result<HeldDevice, StorageError> {
@@ -110,20 +112,31 @@ pub(super) fn move_part(
             all.flatten().filter(is_there).collect()
         }
     };
-    let mut outcome = MoveOutcome::WasThere;
+    let mut parts = Vec::new();
     for name in names {
         let owner = folder.canonicalize().map_err(file_error(folder))?;
         let owner = owner.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let to = elsewhere.as_ref().map(|elsewhere| elsewhere.join(format!("{owner}.{name}")));
         let from = Folder(folder).link(&name)?;
-        let part = Part { store: &store, folder, what, name, from, to };
-        if part.from == part.to {
-            continue;
+        if from != to {
+            let path = folder.join(&name);
+            let bytes = match what {
+                Moved::Log => 0,
+                Moved::Metadata => std::fs::metadata(&path).map_err(file_error(&path))?.len(),
+            };
+            parts.push((Part { store: &store, folder, what, name, from, to, behind_bytes: 0 }, bytes));
         }
-        part.run(onlooker)?;
-        outcome = MoveOutcome::Moved;
     }
-    Ok(outcome)
+    if parts.is_empty() {
+        return Ok(MoveOutcome::WasThere);
+    }
+    let mut behind_bytes = 0;
+    for (part, bytes) in parts.iter_mut().rev() {
+        part.behind_bytes = behind_bytes;
+        behind_bytes += *bytes;
+    }
+    parts.iter().try_for_each(|(part, _)| part.run(onlooker))?;
+    Ok(MoveOutcome::Moved)
 }
 
 /// A folder for files of ours, by its own name.
@@ -188,7 +201,8 @@ impl Part<'_> {
             }
             Moved::Metadata => {
                 let path = self.folder.join(&self.name);
-                std::fs::metadata(&path).map_err(file_error(&path))?.len() + META_RESERVE_BYTES
+                let bytes = std::fs::metadata(&path).map_err(file_error(&path))?.len();
+                bytes + self.behind_bytes + META_RESERVE_BYTES
             }
         };
         let Some(copy) = self.copy_path() else { return Ok(()) };
