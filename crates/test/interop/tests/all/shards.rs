@@ -1,5 +1,6 @@
 //! OSDs of several threads, each with a part of a store on one device.
 
+use crate::encryption;
 use nacre_interop::{Cluster, Shell};
 
 /// Begins every Python script: a session, hands for the daemons, and a writer of many objects, 16 writes at a time, that knows what was
@@ -28,7 +29,8 @@ def is_clean():
     return {state['state_name'] for state in ask(prefix='status')['pgmap']['pgs_by_state']} == {'active+clean'}
 # What the store of an OSD that does not run says, which is sound.
 def checked(osd):
-    said = subprocess.run([NACRE, 'store', 'check', '--deep', '--json', '%s/osd.%d' % (DIR, osd)], stdout=subprocess.PIPE)
+    key = ['--key-file', 'luks.%d' % osd] if os.path.exists('luks.%d' % osd) else []
+    said = subprocess.run([NACRE, 'store', 'check', '--deep', '--json', '%s/osd.%d' % (DIR, osd)] + key, stdout=subprocess.PIPE)
     found = json.loads(said.stdout)
     assert said.returncode == 0 and found['sound'], found['problems']
     return found['facts']
@@ -203,4 +205,84 @@ fn an_osd_is_made_for_threads_and_says_what_it_was_made_for() {
         $NACRE store check --json $DIR/osd.7 | jq -e '.facts.partitions == 3'
         ! $NACRE store dump --pgid 2.1f $DIR/osd.7 2> said; grep -q 'has no placement group 2.1f' said"#,
     );
+}
+
+/// All of its partitions are full then, though the PG is in one: no write of another pool ends the OSD, and what is deleted is room for all.
+#[test]
+fn an_osd_that_one_pg_fills_is_full_without_ending_and_takes_writes_again() {
+    let Some(cluster) = Cluster::start_sharded(1, 2) else { return };
+    let shell = cluster.pool("filled", 1);
+    let said = python(
+        &shell,
+        "
+import errno
+# Of the next number, so in the other partition.
+subprocess.check_call(['ceph', 'osd', 'pool', 'create', 'beside', '1'])
+numbers = {pool['pool_name']: pool['pool'] for pool in ask(prefix='osd dump')['pools']}
+assert (numbers[POOL] + numbers['beside']) % 2, numbers
+wait('clean', is_clean)
+impatient = rados.Rados(conffile='', conf={'rados_osd_op_timeout': '5'}); impatient.connect()
+filled, beside = impatient.open_ioctx(POOL), impatient.open_ioctx('beside')
+data, first, written = os.urandom(4 << 20), pid(0), []
+# Writes one after the other; how the first one ended that did not succeed. Whoever waits behind it is a burst that nobody has accounted for.
+def fill(io, name, burst):
+    flying = collections.deque(); error = 0
+    while not error:
+        written.append((io, name % len(written))); flying.append(io.aio_write_full(written[-1][1], data))
+        if len(flying) >= burst:
+            oldest = flying.popleft(); oldest.wait_for_complete(); error = oldest.get_return_value()
+    for one in flying: one.wait_for_complete()
+    return error
+def flags(): return ask(prefix='health')['checks'].keys()
+for io, name, burst in ((filled, 'f%d', 16), (beside, 'b%d', 24)):
+    error = fill(io, name, burst)
+    assert error in (-errno.ENOSPC, -errno.ETIMEDOUT), error
+    wait('full', lambda: 'OSD_FULL' in flags())
+assert len(written) > 130, 'full behind %d writes' % len(written)
+assert pid(0) == first and os.path.exists('/proc/%d' % first), 'it ended'
+assert kill(0)['partitions'] == 2
+for pool in (POOL, 'beside'):
+    names = subprocess.check_output(['rados', '-p', pool, 'ls']).split()
+    if names: subprocess.check_call(['rados', '-p', pool, 'rm', '--force-full'] + names)
+wait('empty', lambda: not {'OSD_FULL', 'OSD_BACKFILLFULL', 'OSD_NEARFULL', 'POOL_FULL'} & flags())
+# What one had is the other one's now.
+for nth in range(45): beside.write_full('again%d' % nth, data)
+for nth in range(45): assert beside.read('again%d' % nth, 5 << 20) == data, nth
+print('full behind %d writes of 4 MiB' % len(written))
+",
+    );
+    eprint!("{said}");
+}
+
+/// The one that is killed is encrypted, and has its log and its metadata in another folder.
+#[test]
+fn an_encrypted_osd_of_two_threads_with_log_and_metadata_elsewhere_has_everything_after_it_is_killed() {
+    let Some(cluster) = Cluster::start_sharded(1, 2) else { return };
+    let shell = cluster.pool("sharded", 8);
+    let made = "
+        make 1 --shards 2 --osd-size 512M --wal-dir $PWD/fast --meta-dir $PWD/fast; start 1; up 2
+        [ $(ls fast | wc -l) = 5 ]; ceph osd metadata 1 -f json | jq -e '.nacre_bdev_encrypted == \"1\" and .nacre_shards == \"2\"'
+        ceph osd pool set $POOL size 2; ceph osd pool set $POOL min_size 1; clean";
+    shell.within(60).sh(&[encryption::HANDS, made].concat());
+    let said = python(
+        &shell,
+        "
+writer = Writer()
+for round in range(3):
+    before = writer.total; wait('written', lambda: writer.total > before + 300)
+    busy = threads(1)
+    assert busy['osd.1/0'] > 0 and busy['osd.1/1'] > 0, busy
+    assert kill(1)['partitions'] == 2
+    before = writer.total; wait('written', lambda: writer.total > before + 100)
+    wait('clean', is_clean)
+writer.finish()
+# It has everything itself.
+os.kill(pid(0), signal.SIGTERM)
+wait('alone', lambda: ask(prefix='osd stat')['num_up_osds'] == 1)
+writer.compare(exact=True)
+print('%d writes were acknowledged' % writer.total)
+os.kill(pid(1), signal.SIGTERM)
+",
+    );
+    eprint!("{said}");
 }
