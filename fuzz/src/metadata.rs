@@ -1,7 +1,7 @@
 //! The device store's own metadata and superblock, changed under a stopped store.
 
 use crate::input::Input;
-use nacre_blockstore::{BlockStore, Options, bad_metadata};
+use nacre_blockstore::{BlockStore, Options, Partitions, bad_metadata};
 use nacre_buf::{AlignedBuf, BufList, Bytes};
 use nacre_env::disk::{Disk, DiskTag, Durability};
 use nacre_kv::{KvBatch, KvCompletion, KvError, KvStore, KvTag, MemoryKv, Pair};
@@ -108,7 +108,31 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
     let (device, pairs) = made();
     let records = pairs.iter().map(|(key, value)| [&[1][..], &crate::seeds::chunk(key), value].concat());
     let superblock = read_block(&device);
-    records.chain([[&[0][..], &superblock].concat()]).collect()
+    let (divided, [_, of_second]) = made_divided();
+    let shared = of_second.iter().map(|(key, value)| [&[2][..], &crate::seeds::chunk(key), value].concat());
+    let superblocks = [[&[0][..], &superblock].concat(), [&[3][..], &read_block(&divided)].concat()];
+    records.chain(shared).chain(superblocks).collect()
+}
+
+/// A store of two partitions in which nothing was written.
+fn made_divided() -> (SimDevice, [Vec<Pair>; 2]) {
+    let (device, mut metadata) = (device(), [SharedKv::default(), SharedKv::default()]);
+    let [first, second] = &mut metadata;
+    Partitions::mkfs(&mut device.open(), &mut [first, second], [5; 16], &Options::tiny())
+        .expect("a store can be made");
+    (device, metadata.map(|kv| kv.scan_prefix(b"").expect("memory does not fail")))
+}
+
+/// The second partition of a divided store is opened, if what was changed lets it.
+fn open_divided(device: &SimDevice, pairs: &[Vec<Pair>; 2]) {
+    let [first, second] = pairs.each_ref().map(|pairs| SharedKv::with(pairs));
+    drop(Partitions::count(&mut device.open()));
+    let Ok(mut partitions) = Partitions::read(&mut device.open(), &[&first, &second]) else { return };
+    let opened = partitions.open(1, Box::new(device.open()), Box::new(second), Options::tiny());
+    let Ok((mut store, _)) = opened else { return };
+    // Of a smaller area there may be too little.
+    drop(store.submit(content(), StoreToken::without_pg(0)));
+    drop(store.settle());
 }
 
 fn read_block(device: &SimDevice) -> Vec<u8> {
@@ -132,20 +156,32 @@ fn write_block(device: &SimDevice, block: &[u8]) {
     device.settle();
 }
 
-/// First byte 0: the rest is the first superblock. Else: a record, its key as a chunk and its value. The store with it is audited,
-/// opened and, if it opens, read.
+fn replace(pairs: &mut Vec<Pair>, mut input: Input<'_>) {
+    let (key, value) = (Bytes::copy_from_slice(input.chunk()), Bytes::copy_from_slice(input.rest()));
+    pairs.retain(|(other, _)| *other != key);
+    pairs.push((key, value));
+}
+
+/// First byte 0: the rest is the first superblock. 3: the same of a divided store, 2: a record of its second partition. Else: a record, its
+/// key as a chunk and its value. The store with it is audited, opened and, if it opens, read.
 pub fn store_metadata(input: &[u8]) {
-    let (device, mut pairs) = made();
     let mut input = Input::new(input);
-    if input.u8() == 0 {
-        write_block(&device, input.rest());
-    } else {
-        let (key, value) = (Bytes::copy_from_slice(input.chunk()), Bytes::copy_from_slice(input.rest()));
-        pairs.retain(|(other, _)| *other != key);
-        pairs.push((key, value));
+    let kind = input.u8();
+    if matches!(kind, 2 | 3) {
+        let (device, mut pairs) = made_divided();
+        match kind {
+            2 => replace(&mut pairs[1], input),
+            _ => write_block(&device, input.rest()),
+        }
+        return open_divided(&device, &pairs);
+    }
+    let (device, mut pairs) = made();
+    match kind {
+        0 => write_block(&device, input.rest()),
+        _ => replace(&mut pairs, input),
     }
     let kv = SharedKv::with(&pairs);
-    drop(bad_metadata(&mut device.open(), &kv));
+    drop(bad_metadata(&mut device.open(), &kv, 0));
     let Ok((mut store, _)) = BlockStore::open(Box::new(device.open()), Box::new(kv), Options::tiny()) else {
         return;
     };

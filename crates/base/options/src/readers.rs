@@ -193,7 +193,7 @@ const MISSING: &[(&str, &[&str])] = &[
         "it is given at start: nacre up or nacre osd with --osd-memory-target",
         &["osd_memory_target", "bluestore_cache_size"],
     ),
-    ("it is given at start: nacre up with --shards", &["osd_op_num_shards"]),
+    ("it is given when an OSD is made: nacre up or nacre osd with --shards", &["osd_op_num_shards"]),
     (
         "it is given at start: nacre up or nacre osd with --osd-size, when a store is made",
         &["bluestore_block_size"],

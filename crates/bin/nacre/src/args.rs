@@ -145,9 +145,10 @@ pub(crate) struct UpArgs {
     /// Port of the first monitor of a new cluster; chosen by the system if not given, as those of the others are.
     #[arg(long)]
     pub(crate) port: Option<u16>,
-    /// Threads per OSD; by default as many as the machine has processors for each OSD, at least one.
-    #[arg(long)]
-    pub(crate) shards: Option<usize>,
+    /// Threads per OSD, each with parts of its store: those of a new cluster in files are made for as many, one if not given, and never have
+    /// more. In memory by default as many as the machine has processors for each OSD, at least one.
+    #[arg(long, value_parser = parse_shards)]
+    pub(crate) shards: Option<u32>,
     /// Size of an OSD's store, in bytes or with K, M, G, T, which a new store takes from the disk at once; by default 10G, or its
     /// part of a quarter of the free disk space if that is less. In memory its part of half the memory. Only for a new cluster, or in memory.
     #[arg(long, value_parser = parse_size)]
@@ -394,6 +395,10 @@ pub(crate) struct OsdArgs {
     /// With --mkfs: size of the store, in bytes or with K, M, G, T; by default a quarter of the free disk space.
     #[arg(long, requires = "mkfs", value_parser = parse_size)]
     pub(crate) osd_size: Option<u64>,
+    /// Threads of each OSD, which have parts of the store. With --mkfs: for how many the store is made, one if not given. Without: how
+    /// many there are from this start on, by default and at most as many as it was made for.
+    #[arg(long, conflicts_with = "device", value_parser = parse_shards)]
+    pub(crate) shards: Option<u32>,
     #[command(flatten)]
     pub(crate) memory: MemoryOptions,
     #[command(flatten)]
@@ -434,6 +439,8 @@ pub(crate) struct MemoryOptions {
     osd_memory_target: Option<u64>,
 }
 
+/// Threads of an OSD at most: each has a log and metadata of its own.
+const SHARDS_MAX: u32 = 64;
 /// What a store keeps to unless it is told otherwise.
 const MEMORY_BYTES_DEFAULT: u64 = 1 << 30;
 
@@ -551,6 +558,12 @@ fn parse_interval(text: &str) -> Result<f64, String> {
     } else {
         Err("from 0.001 to 3600 seconds".to_owned())
     }
+}
+
+/// Threads of an OSD.
+fn parse_shards(text: &str) -> Result<u32, String> {
+    let shards: u32 = text.parse().map_err(|_| format!("'{text}' is no number"))?;
+    if (1..=SHARDS_MAX).contains(&shards) { Ok(shards) } else { Err(format!("from 1 to {SHARDS_MAX}")) }
 }
 
 fn parse_memory(text: &str) -> Result<u64, String> {

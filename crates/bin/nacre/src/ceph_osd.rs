@@ -257,7 +257,7 @@ fn config(
         methods: conf.auth()?.methods(),
         bind,
         ceph: Some(ceph),
-        shards: 1,
+        shards: options.shards.map(|shards| shards as usize),
         store: StoreConfig::File {
             folder: folder.path().to_owned(),
             memory_bytes: options.memory.bytes_or(target),

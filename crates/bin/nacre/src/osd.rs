@@ -24,7 +24,8 @@ use std::net::{IpAddr, Ipv4Addr};
 pub(crate) struct OsdDefaults {
     pub(crate) address: Address,
     pub(crate) listen: IpAddr,
-    pub(crate) shards: usize,
+    /// Threads; as many as each store was made for if not given.
+    pub(crate) shards: Option<usize>,
     pub(crate) store: StoreKind,
     /// Size of a store in memory.
     pub(crate) capacity_bytes: u64,
@@ -252,7 +253,8 @@ pub(crate) fn make(
         None => {
             let size = capacity_bytes(folder, options.osd_size, StoreKind::File, 1)?;
             let dirs = options.device_dirs.device_dirs();
-            nacre_osd::mkfs(place.path(), store, size, &dirs, key.as_ref()).map(|()| size)
+            let partitions = options.shards.unwrap_or(1);
+            nacre_osd::mkfs(place.path(), store, (size, partitions), &dirs, key.as_ref()).map(|()| size)
         }
     };
     let size = outcome.with_context(|| format!("cannot make the store of osd.{id}"))?;
@@ -310,7 +312,7 @@ pub(crate) fn run(options: &OsdArgs) -> Result<()> {
     let defaults = OsdDefaults {
         address: folder.address()?,
         listen,
-        shards: 1,
+        shards: options.shards.map(|shards| shards as usize),
         store: StoreKind::File,
         capacity_bytes: 0,
         memory_bytes: options.memory.bytes(),

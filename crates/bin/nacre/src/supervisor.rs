@@ -88,7 +88,9 @@ impl Supervisor {
             let memory = options.memory.bytes().to_string();
             let arguments =
                 ["osd", "--dir", &dir, "--id", &number, "--listen", &listen, "--osd-memory-target", &memory];
-            self.add(&osd::daemon(*id), folder.osd(*id), words(&arguments))?;
+            let shards = options.shards.map(|shards| ["--shards".to_owned(), shards.to_string()]);
+            let arguments = words(&arguments).into_iter().chain(shards.into_iter().flatten()).collect();
+            self.add(&osd::daemon(*id), folder.osd(*id), arguments)?;
         }
         self.await_ready(self.mon_count, stop)
     }

@@ -76,9 +76,6 @@ impl Cluster<'_> {
         if self.identity.store == StoreKind::Memory {
             bail!("--processes needs --store file: what is in memory is gone when its process ends");
         }
-        if options.shards.is_some_and(|shards| shards > 1) {
-            bail!("--shards above 1 needs --store memory, which --processes does not have");
-        }
         let mut supervisor = Supervisor::start(self.folder, &self.osds, options, stop)?;
         let outcome = self.watch(options, self.osds.len(), stop, || supervisor.check_alive());
         supervisor.stop();
@@ -88,12 +85,13 @@ impl Cluster<'_> {
     fn defaults(&self, options: &UpArgs, stop: &Stop) -> Result<OsdDefaults> {
         let Identity { fsid, store, auth, .. } = *self.identity;
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        let wanted = options.shards.map(|shards| shards as usize);
         let (shards, capacity_bytes) = match store {
-            StoreKind::File => (options.shards.unwrap_or(1), 0),
+            StoreKind::File => (wanted, 0),
             StoreKind::Memory => {
                 let count = self.osds.len().max(1);
-                let shards = options.shards.unwrap_or(processors / count);
-                (shards, capacity_bytes(self.folder, options.osd_size, store, count)?)
+                let shards = wanted.unwrap_or(processors / count).max(1);
+                (Some(shards), capacity_bytes(self.folder, options.osd_size, store, count)?)
             }
         };
         // The monitors have written there where they are by now.
@@ -103,7 +101,7 @@ impl Cluster<'_> {
         Ok(OsdDefaults {
             address,
             listen: options.listen,
-            shards: shards.max(1),
+            shards,
             store,
             capacity_bytes,
             memory_bytes: options.memory.bytes(),
@@ -219,7 +217,8 @@ fn make(folder: &Folder, options: &UpArgs, clock: &RealClock) -> Result<Identity
     if store_kind == StoreKind::File {
         println!("making {osd_count} stores of {:.1} GiB each", capacity as f64 / f64::from(1 << 30));
     }
-    make_stores(folder, store_kind, capacity, osd_count, &options.device_dirs.device_dirs(), &mut entropy)?;
+    let size = (capacity, options.shards.unwrap_or(1));
+    make_stores(folder, store_kind, size, osd_count, &options.device_dirs.device_dirs(), &mut entropy)?;
     for id in 0..i32::try_from(osd_count).unwrap_or(OsdId::MAX) {
         let (store, key) = (random_uuid(&mut entropy), CryptoKey::generate(&mut entropy, clock.wall()));
         folder.write_osd(id, store, &key)?;
@@ -285,7 +284,7 @@ fn free_port(listen: IpAddr) -> Result<u16> {
 fn make_stores(
     folder: &Folder,
     store: StoreKind,
-    size_bytes: u64,
+    (size_bytes, partitions): (u64, u32),
     osd_count: usize,
     device_dirs: &nacre_osd::DeviceDirs,
     entropy: &mut SystemEntropy,
@@ -297,8 +296,8 @@ fn make_stores(
         return Ok(());
     }
     let ids: Vec<Uuid> = (0..osd_count).map(|_| random_uuid(entropy)).collect();
-    let make =
-        |(id, uuid): (OsdId, Uuid)| nacre_osd::mkfs(&folder.osd(id), uuid, size_bytes, device_dirs, None);
+    let size = (size_bytes, partitions);
+    let make = |(id, uuid): (OsdId, Uuid)| nacre_osd::mkfs(&folder.osd(id), uuid, size, device_dirs, None);
     let made = side_by_side((0..).zip(ids), make);
     made.into_iter().try_for_each(|one| one.context("cannot make a store"))
 }

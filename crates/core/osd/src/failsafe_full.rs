@@ -44,6 +44,13 @@ impl Room {
         }
     }
 
+    /// What a store of so many bytes has free when it refuses writes: the room for what is under way, and for the failsafe.
+    #[must_use]
+    pub fn kept_bytes(total_bytes: u64) -> u64 {
+        let for_clients = Self { total_bytes, available_bytes: 0 }.for_clients().total_bytes;
+        total_bytes - for_clients + for_clients / 100 * FAILSAFE_PERCENT_FREE
+    }
+
     /// What PGs hear of it, and tell the primaries of their copies.
     #[must_use]
     pub fn for_pgs(self) -> StoreRoom {
@@ -139,6 +146,10 @@ pub(crate) mod tests {
         assert!(is_full(1 << 40, 30 << 30), "3 % of a large store");
         assert!(is_full(2 << 30, 300 << 20) && !is_full(2 << 30, 312 << 20));
         assert!(is_full(64 << 20, 17 << 20) && !is_full(64 << 20, 18 << 20));
+        for total in [64 << 20, 2 << 30, 1 << 40] {
+            let kept = Room::kept_bytes(total);
+            assert!(is_full(total, kept - 1) && !is_full(total, kept), "{total}");
+        }
     }
 
     #[test]

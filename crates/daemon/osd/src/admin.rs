@@ -298,7 +298,7 @@ fn status(view: &CommandView<'_>) -> Value {
         "oldest_map": map.epoch,
         "newest_map": map.epoch,
         "num_pgs": view.pg_driver.pgs.all().len(),
-        "shards": config.shards,
+        "shards": view.net.router.shard_count(),
         "store": match &config.store {
             StoreConfig::Memory { .. } => "memory",
             StoreConfig::File { .. } => "file",

@@ -123,7 +123,7 @@ impl Bench {
         if is_busy {
             return Err((Errno::EBUSY, "another bench is under way".to_owned()));
         }
-        if !room(&store.usage()).has_room_for_bench(count) {
+        if !room(store).has_room_for_bench(count) {
             return Err((
                 Errno::ENOSPC,
                 format!("the store has no room for {count} bytes beside clients' data"),

@@ -58,9 +58,8 @@ pub struct OsdConfig {
     pub bind: Bind,
     /// Under Ceph's monitors: what its `ceph.conf` has for it. `None` under ours.
     pub ceph: Option<CephConfig>,
-    /// Threads that share its PGs, at least 1. More than one only with stores in memory: the
-    /// device store has one owner.
-    pub shards: usize,
+    /// Threads that share its PGs; `None`: as many as the store has partitions, or one of a store in memory.
+    pub shards: Option<usize>,
     /// Where its objects are.
     pub store: StoreConfig,
     /// The machine, as CRUSH and people know it.

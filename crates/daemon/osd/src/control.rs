@@ -26,7 +26,7 @@ use crate::osd_addrs::{Listeners, OsdAddrs};
 use crate::own_reports::OwnReports;
 use crate::peer_links::PeerLinks;
 use crate::recovery_snapshot::SnapshotIntake;
-use crate::report;
+use crate::report::{self, StoreFacts};
 use crate::shard_msg::{MonRequest, ShardReport};
 use nacre_denc::Decode;
 use nacre_maps::{MgrMap, OsdMap};
@@ -51,8 +51,7 @@ use std::time::Duration;
 /// The first shard's part.
 pub(crate) struct OsdControl {
     config: OsdConfig,
-    /// Size of the store.
-    capacity_bytes: u64,
+    store: StoreFacts,
     osd_addrs: OsdAddrs,
     listeners: Listeners,
     mon: MonLink,
@@ -89,7 +88,7 @@ pub(crate) struct ControlCx<'a> {
 impl OsdControl {
     pub(crate) fn new(
         config: OsdConfig,
-        capacity_bytes: u64,
+        store: StoreFacts,
         (listeners, osd_addrs): (Listeners, OsdAddrs),
         tuning: &Tuning,
         now: Stamp,
@@ -100,10 +99,10 @@ impl OsdControl {
             wants_rotating_keys: true,
             ..MoncConfig::new(config.monitors.clone())
         };
-        let class = || report::device_class(&config);
+        let (class, bytes) = (|| report::device_class(&config), store.capacity_bytes);
         Self {
             mon: MonLink::new((osd, plane), MonLink::auth_of(osd, config.key.clone()), monc_config),
-            ceph: config.ceph.as_ref().map(|ceph| UnderCeph::new(&config, ceph, class(), capacity_bytes)),
+            ceph: config.ceph.as_ref().map(|ceph| UnderCeph::new(&config, ceph, class(), bytes)),
             heartbeats: HeartbeatDriver::new((osd, fsid, plane), &options, now),
             mgr: MgrReport::new(osd, fsid, plane),
             boot: Boot::new(osd, boot::settings(&options)),
@@ -116,7 +115,7 @@ impl OsdControl {
             versions: tuning.versions,
             cluster_mode: options.text("ms_cluster_mode").to_owned(),
             config,
-            capacity_bytes,
+            store,
             osd_addrs,
             listeners,
         }
@@ -538,7 +537,7 @@ impl OsdControl {
         let (osd, epoch) = (self.config.id, cx.maps.newest().epoch);
         let message: Message = match effect {
             Effect::Boot { first_up } => {
-                let facts = (self.versions, self.capacity_bytes);
+                let facts = (self.versions, self.store);
                 boot::boot(&self.config, facts, &self.osd_addrs.addresses(), epoch, first_up).into()
             }
             Effect::Beacon { interval } => boot::beacon(self.mgr.pgs(), epoch, interval).into(),

@@ -29,6 +29,7 @@
 //! | `walk` | the maps of a PG's past, fetched from the monitor |
 //! | `own_collection`, `recovery_snapshot` | what is kept for ourselves in the store, and for the case that all monitors are lost |
 //! | `storage` | the store's files |
+//! | `divided` | several partitions of a store for one shard |
 //! | `periodic`, `idle_trim`, `bench` | what comes back every second; memory given back; `ceph tell osd.N bench` |
 //! | `bill` | what clients a thread has worked for, and what our monitor hears of it |
 //! | `power` | what the machine draws |
@@ -52,6 +53,7 @@ mod control_host;
 mod counted_op;
 mod device;
 mod dispatch;
+mod divided;
 mod dynamic_perf_stats;
 mod heartbeat_driver;
 mod idle_trim;

@@ -15,6 +15,7 @@ use nacre_msgr::{Config as MsgrConfig, Session};
 use nacre_options::Values;
 use nacre_osd_core::{ControlPlane, Room};
 use nacre_service::{ConnId, Messenger};
+use nacre_store::StoreUsage;
 use nacre_types::{EntityKind, OsdId, PgId, Stamp, Uuid};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -189,11 +190,9 @@ impl MgrReport {
 
     /// What the store has for clients, all shards together.
     pub(crate) fn room(&self) -> Room {
-        let usages = self.reports.values().map(|report| &report.usage);
-        usages.fold(Room { total_bytes: 0, available_bytes: 0 }, |room, usage| Room {
-            total_bytes: room.total_bytes + usage.total_bytes,
-            available_bytes: room.available_bytes + usage.available_bytes,
-        })
+        let usages = self.reports.values().map(|report| (report.usage, report.partitions));
+        let usage = StoreUsage::of_partitions(usages);
+        Room { total_bytes: usage.total_bytes, available_bytes: usage.available_bytes }
     }
 
     /// OSDs that serve any of our PGs with us.

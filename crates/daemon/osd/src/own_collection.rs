@@ -25,6 +25,12 @@ fn map_key(epoch: Epoch) -> ByteStr {
     ByteStr::from(format!("{MAP_PREFIX}{epoch:010}"))
 }
 
+/// The epoch of the map with such a key, 0 of any other.
+fn epoch_of(key: &ByteStr) -> Epoch {
+    let digits = key.as_bytes().strip_prefix(MAP_PREFIX.as_bytes());
+    digits.and_then(|digits| std::str::from_utf8(digits).ok()?.parse().ok()).unwrap_or(0)
+}
+
 /// The newest maps that the store holds, oldest first and without a gap: those before one that does not decode are left out.
 /// No PG needs them, since whatever they changed for a PG was stored by it before the maps behind them.
 #[must_use]
@@ -43,8 +49,89 @@ pub fn stored_maps(store: &dyn ObjectStore) -> Vec<Arc<OsdMap>> {
     maps
 }
 
+/// How many PGs each pool had at first, as any of an OSD's stores has it, each with the epoch of its newest map: the newest word counts. All
+/// shards must say the same of it, or they would look for a PG on each other for ever.
+#[must_use]
+pub fn stored_initial_pg_nums(mut stores: Vec<(Epoch, &dyn ObjectStore)>) -> BTreeMap<PoolId, u32> {
+    stores.sort_by_key(|(epoch, _)| *epoch);
+    stores.into_iter().flat_map(|(_, store)| stored_initial_pg_num(store)).collect()
+}
+
+/// Whether a transaction of the OSD's own collection is about maps, and what goes with them.
+pub(crate) fn is_of_maps(txn: &Transaction) -> bool {
+    let is_key =
+        |key: &ByteStr| *key == INITIAL_PG_NUM_KEY || key.as_bytes().starts_with(MAP_PREFIX.as_bytes());
+    txn.ops.iter().all(|op| match op {
+        Op::MetaSet { key, .. } | Op::MetaRemove { key } => is_key(key),
+        _ => false,
+    })
+}
+
+/// Partitions that come to one shard have maps that are further apart than a store keeps maps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "one partition has maps up to {oldest}, another one up to {newest}, and some between are nowhere any more: start the OSD once with as \
+     many shards as it has partitions, so that they catch up"
+)]
+pub struct MapsApart {
+    /// Epoch of the newest map of the partition that is furthest behind.
+    pub oldest: Epoch,
+    /// Epoch of the newest map of all.
+    pub newest: Epoch,
+}
+
+/// What partitions that come to one shard lack of each other's maps, a transaction for each, in their order: the next map is the same for
+/// all, and what any of their PGs has stored rests on maps that the shard must have. Of older maps than one partition would keep, none is
+/// kept: nobody would remove it later.
+///
+/// # Errors
+/// [`MapsApart`]: a PG could not go on from the map that it has.
+pub(crate) fn level_maps(stores: &[&dyn ObjectStore]) -> Result<Vec<Transaction>, MapsApart> {
+    let maps_of = |store: &&dyn ObjectStore| store.pg_meta(&OWN_COLLECTION, MAP_PREFIX.as_bytes());
+    let maps: Vec<BTreeMap<ByteStr, nacre_buf::Bytes>> =
+        stores.iter().map(|store| maps_of(store).into_iter().collect()).collect();
+    let all: BTreeMap<&ByteStr, &nacre_buf::Bytes> = maps.iter().flatten().collect();
+    let newest = all.keys().next_back().map_or(0, |key| epoch_of(key));
+    let first = map_key((newest + 1).saturating_sub(MAPS_KEPT_MAX));
+    for (store, own) in stores.iter().zip(&maps) {
+        // One without PGs begins with any map.
+        let has_pgs = store.collections().iter().any(|spg| *spg != OWN_COLLECTION);
+        if let Some(last) = own.keys().next_back().filter(|last| has_pgs && **last < first) {
+            return Err(MapsApart { oldest: epoch_of(last), newest });
+        }
+    }
+    let epoch = |store: &dyn ObjectStore| stored_maps(store).last().map_or(0, |map| map.epoch);
+    let pools = stored_initial_pg_nums(stores.iter().map(|store| (epoch(*store), *store)).collect());
+    let lacks = |(store, own): (&&dyn ObjectStore, &BTreeMap<ByteStr, nacre_buf::Bytes>)| {
+        let mut txn = Transaction::new(OWN_COLLECTION);
+        for key in own.keys().take_while(|key| **key < first) {
+            txn.push(Op::MetaRemove { key: key.clone() });
+        }
+        for (key, value) in
+            all.iter().filter(|(key, _)| ***key >= first).filter(|(key, _)| !own.contains_key(**key))
+        {
+            txn.push(Op::MetaSet { key: (*key).clone(), value: (*value).clone() });
+        }
+        if stored_initial_pg_num(*store) != pools {
+            txn.push(Op::MetaSet { key: INITIAL_PG_NUM_KEY, value: pools.to_bytes() });
+        }
+        txn
+    };
+    Ok(stores.iter().zip(&maps).map(lacks).collect())
+}
+
+/// Which of so many partitions of an OSD's store a PG is in: that of the PG which it was split off, which knew `initial_pg_num` of its pool,
+/// so that it need not move when it splits. Once a store is made this never changes.
+#[must_use]
+pub fn partition_of(initial_pg_num: &BTreeMap<PoolId, u32>, spg: &SpgId, partitions: usize) -> usize {
+    let origin = initial_pg_num.get(&spg.pg.pool).filter(|pg_num| **pg_num > 0);
+    let seed = origin.map_or(spg.pg.seed, |pg_num| nacre_types::hash::stable_mod(spg.pg.seed, *pg_num));
+    let spread = spg.pg.pool.unsigned_abs().wrapping_add(seed.into());
+    (spread % partitions as u64) as usize
+}
+
 /// How many PGs each pool had at first, as the store has it.
-pub(crate) fn stored_initial_pg_num(store: &dyn ObjectStore) -> BTreeMap<PoolId, u32> {
+fn stored_initial_pg_num(store: &dyn ObjectStore) -> BTreeMap<PoolId, u32> {
     let stored = store.pg_meta(&OWN_COLLECTION, &INITIAL_PG_NUM_KEY);
     let value = stored.into_iter().find(|(key, _)| *key == INITIAL_PG_NUM_KEY).map(|(_, value)| value);
     value.and_then(|value| BTreeMap::from_bytes(value).ok()).unwrap_or_default()

@@ -67,14 +67,7 @@ impl PerfSums {
             stages: self.stages.plus(&other.stages),
             thread_cpu_us: self.thread_cpu_us + other.thread_cpu_us,
             process_cpu_us: self.process_cpu_us.max(other.process_cpu_us),
-            store: StoreCounters {
-                object_hits: self.store.object_hits + other.store.object_hits,
-                object_misses: self.store.object_misses + other.store.object_misses,
-                log_bytes: self.store.log_bytes + other.store.log_bytes,
-                device: std::array::from_fn(|work| self.store.device[work].plus(&other.store.device[work])),
-                free: self.store.free.plus(other.store.free),
-                discards: self.store.discards.plus(other.store.discards),
-            },
+            store: self.store.plus(&other.store),
         }
     }
 }

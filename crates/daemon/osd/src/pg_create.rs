@@ -40,6 +40,12 @@ impl PgDriver {
             return;
         }
         let osd = self.osd;
+        let partition = cx.net.router.partition_of(&spg);
+        if !self.store.place(&spg, partition) {
+            let reason =
+                format!("{spg} is of partition {partition} of the store, which this shard does not have");
+            return self.break_down(cx.net, &reason);
+        }
         self.with_pgs(cx, first, spg, |pgs, pg_cx| pgs.insert(Pg::create(pg_cx, osd, spg, create_info)));
         for map in maps.iter().skip(1) {
             self.deliver_under(cx, map, spg, Event::Map);

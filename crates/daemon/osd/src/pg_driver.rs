@@ -56,9 +56,11 @@ pub(crate) struct PgDriver {
     broken: bool,
 }
 
-/// The room of a store, in the words of `core/osd`, which judges it.
-pub(crate) fn room(usage: &StoreUsage) -> Room {
-    Room { total_bytes: usage.total_bytes, available_bytes: usage.available_bytes }
+/// The room of a store, in the words of `core/osd`, which judges it; where it is of several parts, that of each, since all that is under way
+/// may be towards one.
+pub(crate) fn room(store: &dyn ObjectStore) -> Room {
+    let (usage, parts) = (store.usage(), store.partitions().max(1));
+    Room { total_bytes: usage.total_bytes / parts, available_bytes: usage.available_bytes / parts }
 }
 
 /// What the gate wants to know of a PG.
@@ -96,7 +98,7 @@ impl PgDriver {
             osd,
             pgs: PgRegistry::new(tuning),
             gate,
-            room: room(&store.usage()).for_pgs(),
+            room: room(store.as_ref()).for_pgs(),
             store,
             ops_awaiting_lease: BTreeMap::new(),
             put_off: VecDeque::new(),
@@ -175,9 +177,13 @@ impl PgDriver {
 
     /// What the store has for clients: see [`Room::for_clients`].
     pub(crate) fn usage_for_clients(&self) -> StoreUsage {
-        let usage = self.store.usage();
-        let Room { total_bytes, available_bytes } = room(&usage).for_clients();
-        StoreUsage { total_bytes, available_bytes, ..usage }
+        let Room { total_bytes, available_bytes } = room(self.store.as_ref()).for_clients();
+        let parts = self.store.partitions();
+        StoreUsage {
+            total_bytes: total_bytes * parts,
+            available_bytes: available_bytes * parts,
+            ..self.store.usage()
+        }
     }
 
     /// Hands the PGs what the store has completed, and starts what was submitted. False when there was nothing. The time is read anew
@@ -192,7 +198,7 @@ impl PgDriver {
         let is_idle = completions.is_empty();
         if !is_idle {
             cx.now = cx.clock.now();
-            self.room = room(&self.store.usage()).for_pgs();
+            self.room = room(self.store.as_ref()).for_pgs();
             self.note_load(completions.len());
             cx.net.note_load(completions.len());
         }
@@ -225,7 +231,7 @@ impl PgDriver {
         let decision = match self.pgs.get(&spg) {
             Some(pg) => {
                 let (store, is_held) = (&self.store, pg.is_held_by_client(&op));
-                let room = || room(&store.usage());
+                let room = || room(store.as_ref());
                 self.gate.admit(&facts(pg), &op.op, is_held, room, cx.clock.now())
             }
             None => self.gate.admit_without_pg(self.pgs.map(), spg.pg, op.op.epoch),
@@ -491,9 +497,8 @@ impl PgDriver {
                 self.reserver.forget(&spg);
             }
             Effect::Merge(state) => {
-                // Each shard has a store of its own.
-                let shard_of = |pg| net.router.shard_of(&SpgId::replicated(pg));
-                let same_store = shard_of(state.source) == shard_of(state.target);
+                let partition_of = |pg| net.router.partition_of(&SpgId::replicated(pg));
+                let same_store = partition_of(state.source) == partition_of(state.target);
                 net.router.send(0, ShardMsg::MonRequest(MonRequest::Merge { state, same_store }));
             }
             Effect::Split { child, before, maps } => self.open_child(cx, child, &before, &maps),

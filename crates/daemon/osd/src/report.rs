@@ -23,11 +23,20 @@ pub(crate) const INTERVAL: Duration = Duration::from_secs(5);
 /// Class of a device of which nothing is known.
 const DEVICE_CLASS: &str = "ssd";
 
+/// What others hear of the store.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct StoreFacts {
+    /// All that it can hold, in bytes.
+    pub(crate) capacity_bytes: u64,
+    /// Parts of it between which PGs are divided, each with objects of its own.
+    pub(crate) partitions: usize,
+}
+
 /// Facts about the OSD and its machine, for `ceph osd metadata`.
 pub(crate) fn metadata(
     config: &OsdConfig,
     versions: PeerVersions,
-    capacity_bytes: u64,
+    facts: StoreFacts,
     addrs: &Addresses,
 ) -> BTreeMap<String, String> {
     let (store, data, device) = match &config.store {
@@ -36,6 +45,7 @@ pub(crate) fn metadata(
             ("nacre-block", folder.display().to_string(), device_facts(folder))
         }
     };
+    let StoreFacts { capacity_bytes, partitions } = facts;
     let facts = [
         ("arch", std::env::consts::ARCH.to_owned()),
         ("back_addr", addrs.cluster.to_string()),
@@ -57,7 +67,7 @@ pub(crate) fn metadata(
         ("rotational", "0".to_owned()),
     ];
     // The monitor must know what cannot be merged.
-    let shards = (config.shards > 1).then(|| ("nacre_shards", config.shards.to_string()));
+    let shards = (partitions > 1).then(|| ("nacre_shards", partitions.to_string()));
     // What is known of the device is better than what is said of any.
     let own = facts.into_iter().chain(shards).map(|(key, value)| (key.to_owned(), value));
     config.machine_facts.clone().into_iter().chain(own).chain(device).collect()
@@ -136,15 +146,6 @@ fn kib(bytes: u64) -> i64 {
     (bytes >> 10).cast_signed()
 }
 
-fn add_usage(sum: &mut StoreUsage, usage: &StoreUsage) {
-    sum.total_bytes += usage.total_bytes;
-    sum.available_bytes += usage.available_bytes;
-    sum.stored_bytes += usage.stored_bytes;
-    sum.allocated_bytes += usage.allocated_bytes;
-    sum.omap_bytes += usage.omap_bytes;
-    sum.metadata_bytes += usage.metadata_bytes;
-}
-
 fn statfs(usage: &StoreUsage) -> StoreStatfs {
     StoreStatfs {
         total: usage.total_bytes.cast_signed(),
@@ -167,15 +168,14 @@ pub(crate) fn pg_stats<'a>(
     (osd, fsid): (OsdId, Uuid),
     map: &OsdMap,
     count: u64,
-    shards: impl Iterator<Item = &'a ShardReport>,
+    shards: impl Iterator<Item = &'a ShardReport> + Clone,
     hb_peers: impl Iterator<Item = OsdId>,
 ) -> PgStats {
     let mut report = PgStats { fsid, epoch: map.epoch, ..PgStats::default() };
-    let mut usage = StoreUsage::default();
+    let usage = StoreUsage::of_partitions(shards.clone().map(|shard| (shard.usage, shard.partitions)));
     let mut pg_count = 0;
     let (mut commits, mut commits_ns, mut repaired) = (0_u64, 0_u64, 0_u64);
     for shard in shards {
-        add_usage(&mut usage, &shard.usage);
         pg_count += shard.pg_count;
         commits += shard.commits.0;
         commits_ns += shard.commits.1;

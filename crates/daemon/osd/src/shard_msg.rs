@@ -2,6 +2,7 @@
 
 use crate::bill::BillSample;
 use crate::dynamic_perf_stats::PerfSamples;
+use crate::own_collection::partition_of;
 use crate::perf_counters::PerfSums;
 use nacre_auth::RotatingKeys;
 use nacre_heartbeat::Leases;
@@ -102,6 +103,8 @@ pub(crate) struct ShardReport {
     /// Objects of its copies that were damaged and brought anew.
     pub(crate) repaired: u64,
     pub(crate) usage: nacre_store::StoreUsage,
+    /// Partitions of the OSD's store that this is of.
+    pub(crate) partitions: u64,
     /// Writes of clients that were answered since the report before, and the nanoseconds that the device took for
     /// them all.
     pub(crate) commits: (u64, u64),
@@ -147,6 +150,8 @@ pub(crate) enum QuestionKind {
 pub(crate) struct ShardRouter {
     pub(crate) me: usize,
     senders: Vec<MailboxSender<ShardMsg>>,
+    /// Partitions of the OSD's store; a shard has one, or several.
+    partitions: usize,
     /// Messages to oneself, read within the same turn.
     local: VecDeque<ShardMsg>,
     /// Messages that found a full mailbox, in order per receiver; while there are any, clients are not read.
@@ -158,10 +163,11 @@ pub(crate) struct ShardRouter {
 }
 
 impl ShardRouter {
-    pub(crate) fn new(me: usize, senders: Vec<MailboxSender<ShardMsg>>) -> Self {
+    pub(crate) fn new(me: usize, senders: Vec<MailboxSender<ShardMsg>>, partitions: usize) -> Self {
         Self {
             me,
             senders,
+            partitions,
             local: VecDeque::new(),
             stuck: VecDeque::new(),
             initial_pg_num: BTreeMap::new(),
@@ -198,16 +204,22 @@ impl ShardRouter {
         self.initial_pg_num.len() > known
     }
 
-    /// Which shard a PG lives on: that of the PG which it was split off, whose objects are in that
-    /// shard's store.
+    /// In which partition of the OSD's store a PG is.
+    pub(crate) fn partition_of(&self, spg: &SpgId) -> usize {
+        partition_of(&self.initial_pg_num, spg, self.partitions)
+    }
+
+    /// How many partitions this shard has.
+    pub(crate) fn own_partitions(&self) -> usize {
+        (self.me..self.partitions).step_by(self.shard_count().max(1)).count()
+    }
+
+    /// Which shard a PG lives on: the one that has the partition that it is in.
     pub(crate) fn shard_of(&self, spg: &SpgId) -> usize {
         if self.shard_count() == 1 {
             return self.me;
         }
-        let origin = self.initial_pg_num.get(&spg.pg.pool).filter(|pg_num| **pg_num > 0);
-        let seed = origin.map_or(spg.pg.seed, |pg_num| nacre_types::hash::stable_mod(spg.pg.seed, *pg_num));
-        let spread = spg.pg.pool.unsigned_abs().wrapping_add(seed.into());
-        (spread % self.senders.len() as u64) as usize
+        self.partition_of(spg) % self.shard_count()
     }
 
     pub(crate) fn send(&mut self, to: usize, msg: ShardMsg) {
@@ -300,7 +312,7 @@ mod tests {
 
     #[test]
     fn a_shard_that_is_behind_keeps_what_is_known_of_pools_that_come_later() {
-        let mut router = ShardRouter::new(1, Vec::new());
+        let mut router = ShardRouter::new(1, Vec::new(), 2);
         router.remember([(7, 1)].into(), 124);
         assert!(!router.learn_map(&map(3, &[])));
         assert!(!router.learn_map(&map(120, &[(7, 4)])), "the maps between were trimmed");

@@ -3,20 +3,20 @@
 use crate::config::OsdConfig;
 use crate::control::OsdControl;
 use crate::osd_addrs::{Listeners, OsdAddrs, Sockets, listen};
-use crate::own_collection::{stored_initial_pg_num, stored_maps};
+use crate::own_collection::{stored_initial_pg_nums, stored_maps};
 use crate::peer_links::PeerLinks;
 use crate::recovery_snapshot::SnapshotIntake;
+use crate::report::StoreFacts;
 use crate::shard::{Parts, Shard};
 use crate::shard_msg::{ShardMsg, ShardRouter};
-use crate::storage::{self, StorageError, StoreConfig};
+use crate::storage::{HeldStore, StorageError};
 use nacre_env::real::RealNet;
 use nacre_env::{Clock, Net, RealClock, SystemEntropy, Wake};
 use nacre_maps::OsdMap;
 use nacre_pg::Tuning;
 use nacre_service::{AdminSocket, IntakeLimits, MailboxSender, Messenger, mailbox};
 use nacre_store::ObjectStore;
-use nacre_types::{Entropy, Epoch, PoolId};
-use std::collections::BTreeMap;
+use nacre_types::Entropy;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -44,13 +44,17 @@ pub enum StartError {
         /// What is wrong.
         source: StorageError,
     },
-    /// The device store has one owner.
-    #[error("osd.{osd}: {shards} shards need a store in memory; leave --shards out, or give --store memory")]
+    /// There are more threads than parts of the store.
+    #[error(
+        "osd.{osd}: its store was made for {partitions} shards at most, not {shards}: leave --shards out, or make the OSD anew"
+    )]
     Shards {
         /// Number of the OSD.
         osd: i32,
         /// Shards asked for.
         shards: usize,
+        /// Partitions that the store has.
+        partitions: usize,
     },
     /// No threads or descriptors left.
     #[error("osd.{osd}: {source}")]
@@ -123,16 +127,6 @@ const CLIENT_INTAKE_BYTES_MAX: usize = 256 << 20;
 /// The same for messages of other daemons, which come to the first shard.
 const PEER_INTAKE_BYTES_MAX: usize = 512 << 20;
 
-/// The part of the store that one of `shards` has.
-fn part_of(store: &StoreConfig, shards: usize) -> StoreConfig {
-    match store {
-        StoreConfig::Memory { capacity_bytes } => {
-            StoreConfig::Memory { capacity_bytes: capacity_bytes / shards as u64 }
-        }
-        whole @ StoreConfig::File { .. } => whole.clone(),
-    }
-}
-
 /// What one shard of an OSD runs on.
 pub struct Machine {
     /// The monotonic clock and the time of day.
@@ -164,11 +158,11 @@ pub struct Osd {
     booted: Arc<AtomicBool>,
 }
 
-/// Puts an OSD together: one shard on each machine.
+/// Puts an OSD together: one shard on each machine. Its store has so many partitions, of which shard n of s has n, n + s, ...
 ///
 /// # Errors
 /// [`StartError::Listen`].
-pub fn assemble(config: &OsdConfig, machines: Vec<Machine>) -> Result<Osd, StartError> {
+pub fn assemble(config: &OsdConfig, partitions: usize, machines: Vec<Machine>) -> Result<Osd, StartError> {
     let bind = &config.bind;
     let listen_error = |source| StartError::Listen { osd: config.id, addr: bind.public, source };
     let booted = Arc::new(AtomicBool::new(false));
@@ -204,7 +198,7 @@ pub fn assemble(config: &OsdConfig, machines: Vec<Machine>) -> Result<Osd, Start
             entropy: machine.entropy,
             messenger,
             mailbox,
-            router: ShardRouter::new(shard, Vec::new()),
+            router: ShardRouter::new(shard, Vec::new(), partitions),
             control: None,
             peers: None,
             public,
@@ -219,7 +213,11 @@ pub fn assemble(config: &OsdConfig, machines: Vec<Machine>) -> Result<Osd, Start
     for (part, first) in parts.iter_mut().zip(first_maps(&newest)) {
         part.begins_with = first;
     }
-    let (initial_pg_num, remembered_epoch) = stored_pools(&parts);
+    let epoch = |part: &Parts| part.stored.last().map_or(0, |map| map.epoch);
+    let stores = parts.iter().map(|part| (epoch(part), part.store.as_ref() as &dyn ObjectStore));
+    let initial_pg_num = stored_initial_pg_nums(stores.collect());
+    // Of the newest map that this rests on.
+    let remembered_epoch = parts.iter().map(epoch).max().unwrap_or(0);
     let capacity_bytes = parts.iter().map(|part| part.store.usage().total_bytes).sum();
     let conn_max = parts.first().map_or(usize::MAX, |part| part.tuning.queues.conn_max);
     let control = control
@@ -232,13 +230,14 @@ pub fn assemble(config: &OsdConfig, machines: Vec<Machine>) -> Result<Osd, Start
                 let now = part.clock.now();
                 part.peers = Some(PeerLinks::new((config.id, config.plane()), &part.tuning));
                 let addrs = (*listeners, osd_addrs.clone());
-                let control = OsdControl::new(config.clone(), capacity_bytes, addrs, &part.tuning, now);
+                let store = StoreFacts { capacity_bytes, partitions };
+                let control = OsdControl::new(config.clone(), store, addrs, &part.tuning, now);
                 part.control = Some(control.with_snapshots(SnapshotIntake::open(part.store.as_ref())));
             } else {
                 part.messenger.serve(part.public, Arc::clone(&osd_addrs.public));
             }
         }
-        part.router = ShardRouter::new(shard, senders.clone());
+        part.router = ShardRouter::new(shard, senders.clone(), partitions);
         part.router.remember(initial_pg_num.clone(), remembered_epoch);
         shards.push(Shard::new(part));
     }
@@ -257,37 +256,32 @@ fn first_maps(newest: &[Option<Arc<OsdMap>>]) -> Vec<Option<Arc<OsdMap>>> {
     newest.iter().enumerate().map(first).collect()
 }
 
-/// How many PGs each pool had at first, as any shard has stored it, and the epoch of the newest map that this rests on. All shards must
-/// say the same of it, or they would look for a PG on each other for ever.
-fn stored_pools(parts: &[Parts]) -> (BTreeMap<PoolId, u32>, Epoch) {
-    let epoch = |part: &Parts| part.stored.last().map_or(0, |map| map.epoch);
-    let mut by_epoch: Vec<&Parts> = parts.iter().collect();
-    by_epoch.sort_by_key(|part| epoch(part));
-    let pools = by_epoch.iter().flat_map(|part| stored_initial_pg_num(part.store.as_ref())).collect();
-    (pools, by_epoch.last().map_or(0, |part| epoch(part)))
-}
-
 /// Starts the threads of an OSD. It boots by itself as soon as it reaches a monitor.
 ///
 /// # Errors
 /// [`StartError`].
 pub fn start(config: &OsdConfig) -> Result<OsdHandle, StartError> {
     let osd = config.id;
-    let shards = config.shards.max(1);
-    if shards > 1 && matches!(config.store, StoreConfig::File { .. }) {
-        return Err(StartError::Shards { osd, shards });
-    }
     let clock = RealClock::start();
-    let part = part_of(&config.store, shards);
-    let machine = |_| {
-        let net = RealNet::new().map_err(|source| StartError::System { osd, source })?;
-        let store = storage::open(&part, &net).map_err(|source| StartError::Store { osd, source })?;
+    let store_error = |source| StartError::Store { osd, source };
+    let held = HeldStore::hold(&config.store).map_err(store_error)?;
+    let shards = match (config.shards, held.partitions()) {
+        (Some(shards), Some(partitions)) if shards > partitions => {
+            return Err(StartError::Shards { osd, shards, partitions });
+        }
+        (wanted, made) => wanted.or(made).unwrap_or(1).max(1),
+    };
+    let partitions = held.partitions().unwrap_or(shards);
+    let nets = (0..shards).map(|_| RealNet::new()).collect::<io::Result<Vec<RealNet>>>();
+    let nets = nets.map_err(|source| StartError::System { osd, source })?;
+    let stores = held.open(&nets).map_err(store_error)?;
+    let machine = |(net, store): (RealNet, Box<dyn ObjectStore + Send>)| {
         let waker = net.waker();
         let (clock, entropy) = (Box::new(clock), Box::new(SystemEntropy::default()));
-        Ok(Machine { clock, entropy, net: Box::new(net), waker, store, tuning: Tuning::default() })
+        Machine { clock, entropy, net: Box::new(net), waker, store, tuning: Tuning::default() }
     };
-    let machines = (0..shards).map(machine).collect::<Result<Vec<_>, StartError>>()?;
-    let Osd { shards, senders, booted } = assemble(config, machines)?;
+    let machines = nets.into_iter().zip(stores).map(machine).collect();
+    let Osd { shards, senders, booted } = assemble(config, partitions, machines)?;
     let mut threads = Vec::new();
     for (number, shard) in shards.into_iter().enumerate() {
         let thread = std::thread::Builder::new().name(format!("osd.{osd}/{number}")).spawn(|| shard.run());
@@ -306,6 +300,7 @@ pub fn start(config: &OsdConfig) -> Result<OsdHandle, StartError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use nacre_types::Epoch;
 
     #[test]
     fn osd_control_and_shards_without_maps_begin_with_the_map_of_the_shard_that_is_furthest_behind() {

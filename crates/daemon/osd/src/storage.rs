@@ -6,6 +6,7 @@ mod encryption;
 mod error;
 mod metadata;
 mod moves;
+mod opening;
 mod parts;
 
 pub use devices::{Devices, label_of, mkfs_on_devices, store_keys, wipe};
@@ -18,22 +19,24 @@ pub use moves::{
 pub use parts::DeviceLabel;
 
 use encryption::{Unlocked, cipher, unlock};
-use nacre_blockstore::{BlockStore, Options, SplitDisk};
-use nacre_crypt::{CryptDisk, Part, WrappingKey};
-use nacre_env::RealClock;
-use nacre_env::disk::{DeviceReport, Disk, Window};
+use metadata::metadata_files;
+use nacre_blockstore::{Options, Partitions, SplitDisk};
+use nacre_crypt::{CryptDisk, DataKey, Part, WrappingKey};
+use nacre_env::disk::{Disk, Window};
 use nacre_env::real::private;
-use nacre_env::real::{DriverChoice, RealDisk, RealNet};
-use nacre_kv::{KvOptions, RedbKv};
-use nacre_store::{MemStore, ObjectStore};
+use nacre_env::real::{DriverChoice, HeldDevice, RealDisk};
+use nacre_kv::{KvOptions, KvStore, RedbKv};
 use nacre_types::Uuid;
-use parts::{PartDisk, Parts, device_bytes, disks_of, real};
+use parts::{PartDisk, PartitionParts, Parts};
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
-pub use crate::own_collection::{OWN_COLLECTION, stored_maps};
+pub use crate::own_collection::{
+    MapsApart, OWN_COLLECTION, partition_of, stored_initial_pg_nums, stored_maps,
+};
 pub use crate::recovery_snapshot::stored_snapshot;
+pub(crate) use opening::HeldStore;
 
 /// Data and write-ahead log; a link when they are on a device.
 const BLOCK_FILE: &str = "block";
@@ -79,19 +82,31 @@ pub fn is_made(folder: &Path) -> bool {
 
 /// A store that no OSD runs on, held so that none starts.
 pub struct Stopped {
-    /// Its device, or its devices as one.
-    pub disk: Box<dyn Disk>,
-    /// Where its metadata are.
-    pub metadata: MetadataPlace,
+    /// Its partitions, in order; one where it is not divided.
+    pub partitions: Vec<StoppedPartition>,
     /// The labels of its devices; none of a store in files.
     pub labels: Vec<DeviceLabel>,
     /// Its wrapped key, if it is encrypted.
     pub keys: Option<StoreKeys>,
 }
 
+/// What a partition of such a store is on; of one that is not divided, all of it.
+pub struct StoppedPartition {
+    /// The store's device, or its devices as one: a hold of the partition's own.
+    pub disk: Box<dyn Disk>,
+    /// Where its metadata are.
+    pub metadata: MetadataPlace,
+}
+
+impl std::fmt::Debug for StoppedPartition {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("StoppedPartition").field("metadata", &self.metadata).finish_non_exhaustive()
+    }
+}
+
 impl std::fmt::Debug for Stopped {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Stopped").field("metadata", &self.metadata).finish_non_exhaustive()
+        f.debug_struct("Stopped").field("partitions", &self.partitions).finish_non_exhaustive()
     }
 }
 
@@ -100,8 +115,13 @@ impl std::fmt::Debug for Stopped {
 /// # Errors
 /// [`StorageError`]; [`StorageError::is_in_use`] when an OSD runs on it.
 pub fn open_stopped(folder: &Path, key: Option<&WrappingKey>) -> Result<Stopped, StorageError> {
-    let Parts { data, log, metadata, labels, keys, .. } = open_parts(folder, key)?;
-    Ok(Stopped { disk: join(data, log, folder)?, metadata, labels, keys })
+    let Parts { first, others, labels, keys, .. } = open_parts(folder, key)?;
+    let stopped = |PartitionParts { data, log, metadata }| {
+        Ok(StoppedPartition { disk: join(data, log, folder)?, metadata })
+    };
+    let partitions =
+        std::iter::once(first).chain(others).map(stopped).collect::<Result<_, StorageError>>()?;
+    Ok(Stopped { partitions, labels, keys })
 }
 
 fn open_parts(folder: &Path, key: Option<&WrappingKey>) -> Result<Parts, StorageError> {
@@ -109,18 +129,45 @@ fn open_parts(folder: &Path, key: Option<&WrappingKey>) -> Result<Parts, Storage
         return Ok(parts);
     }
     let Unlocked { keys, data: key } = unlock(folder, StoreKeys::in_folder(folder)?, key)?;
-    let open = |name, part| {
+    let hold = |name| {
         let path = folder.join(name);
-        let disk = RealDisk::open(&path, DriverChoice::Auto);
-        let disk = disk.map_err(|source| StorageError::Disk { path, source })?;
-        Ok::<PartDisk, StorageError>(CryptDisk::new(Window::whole(disk), cipher(key.as_ref(), part)))
+        HeldDevice::open(&path).map_err(|source| StorageError::Disk { path, source })
     };
-    let data = open(BLOCK_FILE, Part::Data)?;
+    let data = hold(BLOCK_FILE)?;
     // A link to nowhere is an error, not a store without a log of its own.
     let has_log = folder.join(LOG_FILE).symlink_metadata().is_ok();
-    let log = has_log.then(|| open(LOG_FILE, Part::Log)).transpose()?;
-    let metadata = MetadataPlace::in_folder(folder, key);
-    Ok(Parts { data, log, metadata, labels: Vec::new(), metadata_disks: BTreeMap::new(), keys })
+    let log = has_log.then(|| hold(LOG_FILE)).transpose()?;
+    let key = key.as_ref();
+    let partition = |number| {
+        Ok::<_, StorageError>(PartitionParts {
+            data: disk_in_file(&data, &folder.join(BLOCK_FILE), key, Part::Data)?,
+            log: match &log {
+                Some(log) => Some(disk_in_file(log, &folder.join(LOG_FILE), key, Part::Log)?),
+                None => None,
+            },
+            metadata: MetadataPlace::in_folder(folder, number, key),
+        })
+    };
+    let mut first = partition(0)?;
+    let others = (1..partitions_on(&mut first.data)).map(partition).collect::<Result<_, StorageError>>()?;
+    Ok(Parts { first, others, labels: Vec::new(), metadata_disks: BTreeMap::new(), keys })
+}
+
+/// A disk over a further hold on a file, all of it.
+fn disk_in_file(
+    held: &HeldDevice,
+    path: &Path,
+    key: Option<&DataKey>,
+    part: Part,
+) -> Result<PartDisk, StorageError> {
+    let disk = held.again().map_err(file_error(path))?.into_disk(DriverChoice::Auto);
+    let disk = disk.map_err(|source| StorageError::Disk { path: path.to_owned(), source })?;
+    Ok(CryptDisk::new(Window::whole(disk), cipher(key, part)))
+}
+
+/// How many partitions the store on a device has. One where nothing says so: whoever opens it then says what is wrong with it.
+fn partitions_on(data: &mut PartDisk) -> u32 {
+    Partitions::count(data).unwrap_or(1)
 }
 
 fn join(data: PartDisk, log: Option<PartDisk>, folder: &Path) -> Result<Box<dyn Disk>, StorageError> {
@@ -144,15 +191,15 @@ pub struct DeviceDirs {
     pub meta: Option<PathBuf>,
 }
 
-/// Makes a store of `size_bytes` in `folder`, in place of what an attempt before may have left there, encrypted if there is a key for it.
-/// What is elsewhere is named after the folder, and linked to from it.
+/// Makes a store of `size_bytes` in `folder`, divided between so many partitions, in place of what an attempt before may have left there,
+/// encrypted if there is a key for it. What is elsewhere is named after the folder, and linked to from it.
 ///
 /// # Errors
 /// [`StorageError`].
 pub fn mkfs(
     folder: &Path,
     id: Uuid,
-    size_bytes: u64,
+    (size_bytes, partitions): (u64, u32),
     device_dirs: &DeviceDirs,
     key: Option<&WrappingKey>,
 ) -> Result<(), StorageError> {
@@ -161,8 +208,10 @@ pub fn mkfs(
     remove(&block)?;
     remove(&folder.join(NOTE_FILE))?;
     let log = place(folder, LOG_FILE, device_dirs.log.as_deref())?;
-    place(folder, META_FILE, device_dirs.meta.as_deref())?;
-    place(folder, JOURNAL_FILE, device_dirs.meta.as_deref())?;
+    for name in (0..partitions).flat_map(metadata_files) {
+        place(folder, &name, device_dirs.meta.as_deref())?;
+    }
+    remove_metadata_behind(folder, partitions)?;
     let key = encryption::new_in_folder(folder, id, key)?;
     let create = |path: &Path, bytes, part| {
         let disk = RealDisk::create(path, bytes, DriverChoice::Auto);
@@ -170,36 +219,52 @@ pub fn mkfs(
         Ok::<_, StorageError>(CryptDisk::new(disk, cipher(key.as_ref(), part)))
     };
     let data = create(&block, size_bytes, Part::Data)?;
-    let metadata = MetadataPlace::in_folder(folder, key.clone());
-    let mut kv = metadata.open_tree(KvOptions::default())?;
+    let metadata = |number| MetadataPlace::in_folder(folder, number, key.as_ref());
+    let metadata: Vec<MetadataPlace> = (0..partitions).map(metadata).collect();
     let log_bytes = SplitDisk::HEAD_BYTES + Options::default().wal_bytes(size_bytes);
     let log = log.map(|log| create(&log, log_bytes, Part::Log)).transpose()?;
-    make_store(folder, Box::new(data), log.map(|log| Box::new(log) as Box<dyn Disk>), &mut kv, id)?;
-    drop(kv);
-    make_journal(&metadata, size_bytes)
+    make_store(folder, Box::new(data), log.map(|log| Box::new(log) as Box<dyn Disk>), &metadata, id)?;
+    metadata.iter().try_for_each(|metadata| make_journal(metadata, size_bytes / u64::from(partitions)))
 }
 
-/// Gives the metadata of a new store their journal. An OSD with another memory target makes it smaller or larger when it opens it.
+/// Removes the metadata of partitions that an attempt before had and the store has not.
+fn remove_metadata_behind(folder: &Path, partitions: u32) -> Result<(), StorageError> {
+    for number in partitions.. {
+        let names = metadata_files(number);
+        if names.iter().all(|name| folder.join(name).symlink_metadata().is_err()) {
+            break;
+        }
+        names.iter().try_for_each(|name| place(folder, name, None).map(drop))?;
+    }
+    Ok(())
+}
+
+/// Gives the metadata of a new store, or of a partition of one, their journal. An OSD with another memory target makes it smaller or larger
+/// when it opens it.
 fn make_journal(metadata: &MetadataPlace, store_bytes: u64) -> Result<(), StorageError> {
     let half_bytes = Options::default().journal_half_bytes(store_bytes);
     metadata.open_with(KvOptions::default(), Some(half_bytes)).map(drop)
 }
 
-/// Makes a store on devices and metadata that hold nothing.
+/// Makes a store on devices and metadata that hold nothing; it has as many partitions as there are metadata.
 fn make_store(
     folder: &Path,
     mut data: Box<dyn Disk>,
     log: Option<Box<dyn Disk>>,
-    kv: &mut RedbKv,
+    metadata: &[MetadataPlace],
     id: Uuid,
 ) -> Result<(), StorageError> {
     let block_error = |source| StorageError::Block { path: folder.to_owned(), source };
+    let trees = metadata.iter().map(|metadata| metadata.open_tree(KvOptions::default()));
+    let mut trees: Vec<RedbKv> = trees.collect::<Result<_, StorageError>>()?;
+    let mut trees: Vec<&mut dyn KvStore> = trees.iter_mut().map(|tree| tree as &mut dyn KvStore).collect();
     let Some(log) = log else {
-        return BlockStore::mkfs(data.as_mut(), kv, id.0, &Options::default()).map_err(block_error);
+        let made = Partitions::mkfs(data.as_mut(), &mut trees, id.0, &Options::default());
+        return made.map_err(block_error);
     };
     let mut disk = SplitDisk::new(data, log).map_err(block_error)?;
     let options = Options { wal_bytes: Some(disk.log_bytes()), ..Options::default() };
-    BlockStore::mkfs(&mut disk, kv, id.0, &options).map_err(block_error)?;
+    Partitions::mkfs(&mut disk, &mut trees, id.0, &options).map_err(block_error)?;
     disk.label().map_err(block_error)
 }
 
@@ -240,158 +305,6 @@ fn place(folder: &Path, name: &str, elsewhere: Option<&Path>) -> Result<Option<P
     }
     std::os::unix::fs::symlink(&path, &link).map_err(file_error(&link))?;
     Ok(Some(path))
-}
-
-/// Opens a store. What the device completes ends waits of `net`.
-///
-/// # Errors
-/// [`StorageError`].
-pub(crate) fn open(config: &StoreConfig, net: &RealNet) -> Result<Box<dyn ObjectStore + Send>, StorageError> {
-    let (folder, memory_bytes, key) = match config {
-        StoreConfig::Memory { capacity_bytes } => return Ok(Box::new(MemStore::new(*capacity_bytes))),
-        StoreConfig::File { folder, memory_bytes, key } => (folder, *memory_bytes, key.as_ref()),
-    };
-    for path in private::tighten(folder)? {
-        tracing::warn!(path = %path.display(), "other users could read or write this; its permissions are now the owner's only");
-    }
-    let block = folder.join(BLOCK_FILE);
-    if folder.join(NOTE_FILE).exists() {
-        tracing::warn!(
-            folder = %folder.display(),
-            "a move of the log or the metadata was interrupted; say it again when the OSD is stopped, and it ends"
-        );
-    }
-    let mut parts = open_parts(folder, key)?;
-    for label in &mut parts.labels {
-        let Some(complaint) = label.complaint() else { continue };
-        if label.is_overwritten() {
-            return Err(StorageError::Overwritten { complaint });
-        }
-        tracing::warn!(complaint, "it is written again from the other copy");
-        // The other one is enough.
-        if let Err(error) = label.repair() {
-            tracing::warn!(%error, "the label cannot be written: the device may be about to fail");
-        }
-    }
-    if let Some(keys) = &mut parts.keys
-        && let Some(complaint) = keys.complaint()
-    {
-        tracing::warn!(complaint, "it is written again from the other copy");
-        if let Err(error) = keys.repair() {
-            tracing::warn!(%error, "the wrapped key cannot be written: the device may be about to fail");
-        }
-    }
-    for disk in [Some(&parts.data), parts.log.as_ref()].into_iter().flatten() {
-        net.watch(real(disk).wake_fd()).map_err(file_error(&block))?;
-    }
-    let refused = real(&parts.data).ring_refused().map(str::to_owned);
-    let options = examine(&mut parts, folder, Options::for_memory(memory_bytes))?;
-    let Parts { data, log, metadata, .. } = parts;
-    let half_bytes = options.journal_half_bytes(data.info().size_bytes);
-    let disk = join(data, log, folder)?;
-    let opened = metadata.open_with(metadata.options(options.kv_cache_bytes), Some(half_bytes))?;
-    let options = options.with_journal(usize::try_from(opened.half_bytes).unwrap_or(usize::MAX));
-    let meta = metadata.path();
-    if !opened.has_checksums {
-        tracing::warn!(path = %meta.display(), "metadata file of an older version, without page checksums: make room for a copy and restart");
-    }
-    for fd in opened.kv.wake_fds() {
-        net.watch(fd).map_err(file_error(meta))?;
-    }
-    let (mut store, report) = BlockStore::open(disk, opened.kv, options)
-        .map_err(|source| StorageError::Block { path: folder.clone(), source })?;
-    store.set_clock(Box::new(RealClock::start()));
-    tracing::info!(folder = %folder.display(), ?refused, ?report, "store opened");
-    Ok(Box::new(store))
-}
-
-/// Measures the device that the log is on, says what it costs and what follows from it, and keeps that for people.
-fn examine(parts: &mut Parts, folder: &Path, options: Options) -> Result<Options, StorageError> {
-    let probed = match &mut parts.log {
-        Some(log) => nacre_blockstore::probe(log, &RealClock::start()),
-        None => nacre_blockstore::probe(&mut parts.data, &RealClock::start()),
-    };
-    let report = probed.map_err(|source| StorageError::Block { path: folder.to_owned(), source })?;
-    let options = match &report {
-        Some(report) => options.on_device(report),
-        None => options,
-    };
-    match &report {
-        Some(report) => {
-            tracing::info!(folder = %folder.display(), %report, commit = options.commit_text(), "device probed")
-        }
-        None => tracing::warn!(
-            folder = %folder.display(),
-            "the second superblock is damaged, so the device was not probed; `nacre store repair` restores it"
-        ),
-    }
-    let mut facts = facts(parts, report.as_ref(), &options);
-    facts.extend(place_facts(parts, folder));
-    let text: String = facts.into_iter().map(|(name, value)| format!("{name} {value}\n")).collect();
-    let path = folder.join(DEVICE_FILE);
-    private::write(&path, text.as_bytes()).map_err(|source| StorageError::File { path, source })?;
-    Ok(options)
-}
-
-fn facts(parts: &Parts, report: Option<&DeviceReport>, options: &Options) -> Vec<(&'static str, String)> {
-    let disk = real(&parts.data);
-    let info = disk.info();
-    let rotational = disk.rotational().unwrap_or(false);
-    let known = |value: Option<bool>| value.map_or("unknown", |yes| if yes { "1" } else { "0" });
-    let mut facts = vec![
-        ("nacre_bdev_access_mode", if disk.is_block_device() { "blk" } else { "file" }.to_owned()),
-        ("nacre_bdev_block_size", info.block_bytes.to_string()),
-        ("nacre_bdev_direct", u8::from(disk.is_direct()).to_string()),
-        ("nacre_bdev_encrypted", u8::from(parts.data.is_encrypted()).to_string()),
-        ("nacre_bdev_driver", info.driver.to_owned()),
-        ("nacre_bdev_size", info.size_bytes.to_string()),
-        ("nacre_bdev_type", if rotational { "hdd" } else { "ssd" }.to_owned()),
-        ("nacre_bdev_volatile_cache", known(disk.volatile_cache()).to_owned()),
-        ("nacre_commit", options.commit_text()),
-        ("rotational", u8::from(rotational).to_string()),
-    ];
-    let below = disks_of(parts);
-    let names: Vec<&str> = below.keys().map(String::as_str).collect();
-    let named = below.iter().filter_map(|(name, id)| Some(format!("{name}={}", id.as_ref()?)));
-    let ids: Vec<String> = named.collect();
-    let disks = [("devices", names.join(",")), ("device_ids", ids.join(","))];
-    facts.extend(disks.into_iter().filter(|(_, value)| !value.is_empty()));
-    if let Some(report) = report {
-        let flush = if report.flush_is_expensive() { "expensive" } else { "cheap" };
-        facts.extend([
-            ("nacre_bdev_cached_write_us", report.cached_write.median.as_micros().to_string()),
-            ("nacre_bdev_durable_write_us", report.durable_write.median.as_micros().to_string()),
-            ("nacre_bdev_flush", flush.to_owned()),
-            ("nacre_bdev_flush_us", report.flush.median.as_micros().to_string()),
-            ("nacre_bdev_read_us", report.read.median.as_micros().to_string()),
-        ]);
-    }
-    facts
-}
-
-/// What of a store is where, and how large that is.
-fn place_facts(parts: &Parts, folder: &Path) -> Vec<(&'static str, String)> {
-    let log = parts.log.as_ref();
-    let log_rotational = log.map_or_else(|| real(&parts.data).rotational(), |log| real(log).rotational());
-    let mut facts = vec![
-        ("journal_rotational", u8::from(log_rotational.unwrap_or(false)).to_string()),
-        ("nacre_log_apart", u8::from(log.is_some()).to_string()),
-    ];
-    if parts.labels.is_empty() {
-        return facts;
-    }
-    let node = |link: &Path| link.canonicalize().unwrap_or_default().display().to_string();
-    facts.push(("nacre_bdev_dev_node", node(&folder.join(BLOCK_FILE))));
-    if let Some(log) = log {
-        facts.push(("nacre_log_dev_node", node(&folder.join(LOG_FILE))));
-        facts.push(("nacre_log_size", device_bytes(log).to_string()));
-    }
-    facts.push(("nacre_meta_apart", u8::from(parts.metadata.path() != folder.join(BLOCK_FILE)).to_string()));
-    facts.push(("nacre_meta_dev_node", node(parts.metadata.path())));
-    facts.extend(parts.metadata.region_bytes().map(|bytes| ("nacre_meta_size", bytes.to_string())));
-    let journal_bytes = parts.metadata.journal_region_bytes();
-    facts.extend(journal_bytes.map(|bytes| ("nacre_meta_journal_size", bytes.to_string())));
-    facts
 }
 
 /// What was found about the device when the store in `folder` was last opened by an OSD, for `osd metadata`.

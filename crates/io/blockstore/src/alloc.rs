@@ -7,7 +7,7 @@ use crate::device::Run;
 use crate::free_bitmap::FreeBitmap;
 use crate::freemap::{FREE_MAP_SHARD_BLOCKS, FreeMapShard, RefChanges};
 use crate::shared_blocks::SharedBlocks;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 /// Part of the area that is left to large writes in long runs, if there is as much: homes go into the holes then.
 const LONG_RESERVE_DIVISOR: u64 = 8;
@@ -26,6 +26,10 @@ const CHANGE_BYTES: usize = 12;
 #[derive(Debug)]
 pub(crate) struct Alloc {
     area: Run,
+    /// Slabs of a partition, by their first block; `None` where all of the area may be used.
+    slabs: Option<BTreeMap<u32, u32>>,
+    /// Blocks that may be used, free or not.
+    blocks: u64,
     free: FreeBitmap,
     /// Where the next search begins.
     cursor: u32,
@@ -40,8 +44,9 @@ pub(crate) struct Alloc {
     pending_count: u64,
     /// Free blocks that the device is discarding: they are in `free` before and after.
     held: Vec<Run>,
-    /// Blocks taken since the last cut, but for homes.
+    /// Blocks taken since the last cut, but for homes, and between the last two.
     taken: u64,
+    taken_before: u64,
     cuts: u64,
     /// Changes of references since the last cut, for the free map in the KV store.
     changes: RefChanges,
@@ -49,9 +54,22 @@ pub(crate) struct Alloc {
 
 impl Alloc {
     pub(crate) fn new(area: Run) -> Self {
+        Self::of(area, None, FreeBitmap::new(area))
+    }
+
+    /// Of a partition that has these slabs and no others.
+    pub(crate) fn in_slabs(area: Run, slabs: impl IntoIterator<Item = Run>) -> Self {
+        let mut alloc = Self::of(area, Some(BTreeMap::new()), FreeBitmap::none(area));
+        slabs.into_iter().for_each(|slab| alloc.gain(slab));
+        alloc
+    }
+
+    fn of(area: Run, slabs: Option<BTreeMap<u32, u32>>, free: FreeBitmap) -> Self {
         Self {
             area,
-            free: FreeBitmap::new(area),
+            slabs,
+            blocks: free.blocks(),
+            free,
             cursor: area.start,
             shared: SharedBlocks::default(),
             pending: VecDeque::new(),
@@ -60,6 +78,7 @@ impl Alloc {
             pending_count: 0,
             held: Vec::new(),
             taken: 0,
+            taken_before: 0,
             cuts: 0,
             changes: RefChanges::default(),
         }
@@ -67,6 +86,36 @@ impl Alloc {
 
     pub(crate) fn area(&self) -> Run {
         self.area
+    }
+
+    /// Blocks that may be used, free or not: those of the area, or of the partition's slabs.
+    pub(crate) fn blocks(&self) -> u64 {
+        self.blocks
+    }
+
+    /// Blocks that large writes took between the last two cuts, and since.
+    pub(crate) fn taken_lately(&self) -> u64 {
+        self.taken_before.max(self.taken)
+    }
+
+    /// The partition has one slab more. All of it is free.
+    pub(crate) fn gain(&mut self, slab: Run) {
+        if let Some(slabs) = &mut self.slabs {
+            slabs.insert(slab.start, slab.count);
+            self.blocks += u64::from(slab.count);
+            self.free.give(slab);
+        }
+    }
+
+    /// From now on nothing is allocated in this slab of the partition's; false, and nothing changed, unless all of it is free.
+    pub(crate) fn withdraw(&mut self, slab: Run) -> bool {
+        let Some(slabs) = &mut self.slabs else { return false };
+        if !slabs.contains_key(&slab.start) || !self.free.take(slab) {
+            return false;
+        }
+        slabs.remove(&slab.start);
+        self.blocks -= u64::from(slab.count);
+        true
     }
 
     pub(crate) fn free(&self) -> &FreeBitmap {
@@ -84,7 +133,7 @@ impl Alloc {
     /// Whether a checkpoint should begin for the blocks that it would free: writers would wait for it before long, or large
     /// writes find only holes.
     pub(crate) fn wants_checkpoint(&self) -> bool {
-        let least = RECLAIM_BLOCKS.min(u64::from(self.area.count) / RECLAIM_DIVISOR);
+        let least = RECLAIM_BLOCKS.min(self.blocks / RECLAIM_DIVISOR);
         let soon_empty = self.pending_count > least && self.pending_count > self.free.blocks() / 4;
         let soon_short = self.taken > least && self.taken > self.free.long_blocks() / 4;
         soon_empty || soon_short && self.pending_count > 0
@@ -100,7 +149,7 @@ impl Alloc {
 
     /// Takes `count` blocks for the checkpoint that is under way: it notes the references itself.
     pub(crate) fn allocate_homes(&mut self, count: u32) -> Option<Vec<Run>> {
-        let reserve = u64::from(self.area.count) / LONG_RESERVE_DIVISOR;
+        let reserve = self.blocks / LONG_RESERVE_DIVISOR;
         let is_roomy = self.free.long_blocks() > reserve + u64::from(count);
         self.take(count, if is_roomy { FreeBitmap::find } else { FreeBitmap::find_hole })
     }
@@ -214,7 +263,7 @@ impl Alloc {
     /// A checkpoint has taken its cut; gives its number.
     pub(crate) fn cut(&mut self) -> u64 {
         self.cuts += 1;
-        self.taken = 0;
+        self.taken_before = std::mem::take(&mut self.taken);
         self.cuts
     }
 
@@ -277,7 +326,21 @@ impl Alloc {
         let pending = self.pending.iter().map(|(_, run)| *run).chain(self.sorted.iter().copied());
         let pending = pending.map(|run| (run, "none, waiting for a checkpoint"));
         let held = self.held.iter().map(|run| (*run, "none, being discarded"));
-        pending.chain(held).chain(self.free.iter().map(|run| (run, "free")))
+        let others = self.outside().into_iter().map(|run| (run, "none, in no slab of this partition"));
+        pending.chain(held).chain(self.free.iter().map(|run| (run, "free"))).chain(others)
+    }
+
+    /// What of the area is in none of the partition's slabs.
+    fn outside(&self) -> Vec<Run> {
+        let (mut outside, mut from) = (Vec::new(), self.area.start);
+        let Some(slabs) = &self.slabs else { return outside };
+        for (start, count) in slabs.iter().chain([(&self.area.end(), &0)]) {
+            if from < *start {
+                outside.push(Run { start: from, count: start - from });
+            }
+            from = start + count;
+        }
+        outside
     }
 
     pub(crate) fn shared(&self) -> &SharedBlocks {
@@ -320,6 +383,29 @@ mod tests {
         assert_eq!((alloc.free_count(), alloc.held_count()), (4, 0));
         assert_eq!(alloc.allocate(4), Some(vec![Run { start: 2, count: 4 }]));
         assert_eq!(alloc.take_changes().len(), 3, "only what was taken is a change");
+    }
+
+    #[test]
+    fn a_partition_allocates_in_its_slabs_only() {
+        let slab = |nth: u32| Run { start: 10 + 4 * nth, count: 4 };
+        let mut alloc = Alloc::in_slabs(Run { start: 10, count: 16 }, [slab(0), slab(2)]);
+        assert_eq!((alloc.blocks(), alloc.free_count()), (8, 8));
+        assert_eq!(alloc.allocate(9), None);
+        assert!(!alloc.replay(Run { start: 14, count: 1 }), "in nobody's slab");
+        alloc.gain(slab(1));
+        assert_eq!(alloc.allocate(10), Some(vec![Run { start: 10, count: 10 }]));
+        assert!(!alloc.withdraw(slab(2)), "two blocks of it are used");
+        let of_others: Vec<Run> = alloc.unreferenced().skip(1).map(|(run, _)| run).collect();
+        assert_eq!(of_others, [slab(3)]);
+        (18..20).for_each(|block| alloc.release(block));
+        assert!(!alloc.withdraw(slab(2)), "they wait for a checkpoint");
+        let cut = alloc.cut();
+        alloc.checkpoint_durable(cut);
+        assert_eq!(alloc.free_some(9), [Run { start: 18, count: 2 }]);
+        assert!(alloc.withdraw(slab(2)) && !alloc.withdraw(slab(2)));
+        assert_eq!((alloc.blocks(), alloc.free_count()), (8, 0));
+        let of_others: Vec<Run> = alloc.unreferenced().map(|(run, _)| run).collect();
+        assert_eq!(of_others, [Run { start: 18, count: 8 }]);
     }
 
     #[test]

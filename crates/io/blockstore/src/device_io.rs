@@ -173,6 +173,18 @@ impl BlockStore {
         }
     }
 
+    /// Reads a superblock and waits for that.
+    pub(crate) fn look_at_device(&mut self) {
+        let tag = self.tag(Io::Probe, DeviceWork::Read, BLOCK);
+        self.disk.read(Self::offset(PROBED_COPY), AlignedBuf::with_len(BLOCK), tag);
+        self.start_queued();
+        let key = usize::try_from(tag.0).unwrap_or(usize::MAX);
+        while self.io.contains(key) {
+            self.disk.wait();
+            self.poll_devices();
+        }
+    }
+
     /// Waits for what is on its way. While the metadata is being committed, requests to the device end on their own.
     pub(crate) fn wait_for_anything(&mut self) {
         if self.io.is_empty() { self.wait_for_devices() } else { self.disk.wait() }

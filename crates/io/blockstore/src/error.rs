@@ -48,6 +48,30 @@ pub enum OpenError {
         /// Bytes of the device.
         size_bytes: u64,
     },
+    /// The store cannot be divided between so many partitions.
+    #[error("the device is too small for {partitions} partitions, or there may not be as many")]
+    Indivisible {
+        /// How many were asked for.
+        partitions: u32,
+    },
+    /// The store is divided between partitions, which must be opened as such.
+    #[error("the store is divided between {partitions} partitions and cannot be opened as one")]
+    Divided {
+        /// How many there are.
+        partitions: u32,
+    },
+    /// Two partitions claim the same part of the device: what one of them says is of before.
+    #[error(
+        "slab {slab} of the device belongs to two partitions, {} and {}: the metadata of one of them are older than those of the \
+         other; a copy of before was put back. Put the newest ones back, or make the OSD anew and let it recover from the others",
+        partitions.0, partitions.1
+    )]
+    SlabLeasedTwice {
+        /// Number of the slab.
+        slab: u32,
+        /// Numbers of the two.
+        partitions: (u32, u32),
+    },
     /// An acknowledged record of the log is damaged.
     #[error("{0}")]
     LogGap(LogGap),

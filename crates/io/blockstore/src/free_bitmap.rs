@@ -46,9 +46,16 @@ const fn long(blocks: u32) -> u64 {
 impl FreeBitmap {
     /// All of the area is free.
     pub(crate) fn new(area: Run) -> Self {
+        let mut map = Self::none(area);
+        map.give(area);
+        map
+    }
+
+    /// Nothing of the area is free.
+    pub(crate) fn none(area: Run) -> Self {
         let end = u64::from(area.start) + u64::from(area.count);
         let count = usize::try_from(end.div_ceil(SEGMENT_BLOCKS.into())).expect("at most 2^20");
-        let mut map = Self {
+        Self {
             segments: vec![SegmentBits::None; count],
             tree: RunTree::new(count),
             stale: Vec::new(),
@@ -57,9 +64,7 @@ impl FreeBitmap {
             blocks: 0,
             runs: 0,
             long_blocks: 0,
-        };
-        map.give(area);
-        map
+        }
     }
 
     /// Number of free blocks.

@@ -3,9 +3,8 @@
 //! What the lost records said is unknown, so any PG may have lost writes that were acknowledged. None of them may come
 //! back as it is: it would show a shorter log than it promised. They are removed, and recover from the other OSDs.
 
-use crate::MountReport;
 use crate::error::{LogGap, OpenError};
-use crate::mount::{self, OnGap};
+use crate::mount::{self, OnGap, Seat};
 use crate::options::Options;
 use crate::store::BlockStore;
 use nacre_env::disk::Disk;
@@ -26,7 +25,17 @@ pub fn log_gap(
     kv: Box<dyn KvStore + Send>,
     options: Options,
 ) -> Result<Option<LogGap>, OpenError> {
-    mount::load(disk, kv, options, OnGap::Cut).map(|(_, _, report)| report.gap)
+    log_gap_of(disk, kv, options, None)
+}
+
+/// The same, of a store that is divided or not.
+pub(crate) fn log_gap_of(
+    disk: Box<dyn Disk>,
+    kv: Box<dyn KvStore + Send>,
+    options: Options,
+    seat: Option<Seat>,
+) -> Result<Option<LogGap>, OpenError> {
+    mount::load(disk, kv, options, OnGap::Cut, seat).map(|(_, _, report)| report.gap)
 }
 
 /// Removes all collections but `keep` from a store whose log has a gap, and ends the log before the gap, so that the store
@@ -40,7 +49,18 @@ pub fn give_up_groups(
     options: Options,
     keep: &SpgId,
 ) -> Result<Vec<SpgId>, OpenError> {
-    let (mut store, highest, report) = mount::load(disk, kv, options, OnGap::Cut)?;
+    give_up_groups_of(disk, kv, options, keep, None)
+}
+
+/// The same, of a store that is divided or not.
+pub(crate) fn give_up_groups_of(
+    disk: Box<dyn Disk>,
+    kv: Box<dyn KvStore + Send>,
+    options: Options,
+    keep: &SpgId,
+    seat: Option<Seat>,
+) -> Result<Vec<SpgId>, OpenError> {
+    let (mut store, highest, report) = mount::load(disk, kv, options, OnGap::Cut, seat)?;
     if report.gap.is_none() {
         return Err(OpenError::Inconsistent { what: "the log has no gap, collections", value: 0 });
     }
@@ -54,19 +74,6 @@ pub fn give_up_groups(
 }
 
 impl BlockStore {
-    /// Opens a store as it was before the gap in its log, if it has one. For looking at it, over a disk and metadata that
-    /// keep changes to themselves: what it shows may be older than what was acknowledged.
-    ///
-    /// # Errors
-    /// [`OpenError`]; the store is as it was.
-    pub fn open_before_gap(
-        disk: Box<dyn Disk>,
-        kv: Box<dyn KvStore + Send>,
-        options: Options,
-    ) -> Result<(Self, MountReport), OpenError> {
-        mount::open(disk, kv, options, OnGap::Cut)
-    }
-
     fn give_up(&mut self, at: SpgId) -> Result<(), OpenError> {
         loop {
             let names = self.list(&at, &HObject::MIN, OBJECTS_AT_ONCE);

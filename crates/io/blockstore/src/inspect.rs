@@ -11,7 +11,7 @@ use crate::objects::{self, Records};
 use crate::offline::Layout;
 use crate::onode::Onode;
 use crate::store::BlockStore;
-use crate::superblock::{COPIES, Superblock};
+use crate::superblock::{COPIES, Division, Superblock};
 use crate::{BLOCK, mount};
 use nacre_buf::Bytes;
 use nacre_denc::DecodeError;
@@ -71,12 +71,23 @@ pub struct BadRecord {
     pub name: Option<(Bytes, bool)>,
 }
 
-/// Reads all of the metadata and says what is wrong with it. Empty: the store opens, unless its log is damaged.
+/// Reads all of the metadata and says what is wrong with it. Empty: the store opens, unless its log is damaged. `partition` is the number
+/// of the one that the metadata should be of, 0 in a store that is not divided.
 ///
 /// # Errors
-/// [`OpenError`] when the KV store fails, or has no state of this store.
-pub fn bad_metadata(disk: &mut dyn Disk, kv: &dyn KvStore) -> Result<Vec<BadRecord>, OpenError> {
+/// [`OpenError`] when the KV store fails, or has no state of this store, or of another partition.
+pub fn bad_metadata(
+    disk: &mut dyn Disk,
+    kv: &dyn KvStore,
+    partition: u32,
+) -> Result<Vec<BadRecord>, OpenError> {
     let superblock = mount::read_superblock(disk)?;
+    let record = kv_schema::PartitionRecord::load(kv)?;
+    let found = record.map(|record| (record.number, record.partitions));
+    let Division { partitions, .. } = superblock.division;
+    if found != (partitions > 1).then_some((partition, partitions)) {
+        return Err(OpenError::ForeignMetadata);
+    }
     let StoredState { state, is_version_1 } = State::load(kv, &superblock)?;
     let mut audit = Audit::new(superblock.data, state.next_id, is_version_1);
     scan(kv, prefix::COLLECTION, |key, value| {

@@ -41,6 +41,8 @@ pub(crate) mod prefix {
     pub(crate) const COPY: u8 = b'w';
     /// Keys that such a copy does not have, whatever its source has.
     pub(crate) const HIDDEN: u8 = b'x';
+    /// Which partition of a divided store this is.
+    pub(crate) const PARTITION: u8 = b'p';
 }
 
 /// Where the names and values of a collection are. One that is made again while the former one of its name is still being
@@ -183,6 +185,48 @@ impl State {
         let stored = Self::decode(value)?;
         if stored.state.id == superblock.id { Ok(stored) } else { Err(OpenError::ForeignMetadata) }
     }
+}
+
+/// Which partition of a divided store has these metadata, and in which slabs it allocates.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct PartitionRecord {
+    pub(crate) number: u32,
+    pub(crate) partitions: u32,
+    /// Their numbers, ascending.
+    pub(crate) slabs: Vec<u32>,
+}
+
+impl PartitionRecord {
+    pub(crate) fn encode(&self) -> Bytes {
+        let mut w = Writer::new();
+        w.envelope(VERSION, VERSION, |w| {
+            w.u32(self.number);
+            w.u32(self.partitions);
+            w.count(self.slabs.len());
+            self.slabs.iter().for_each(|slab| w.u32(*slab));
+        });
+        w.finish()
+    }
+
+    pub(crate) fn decode(value: Bytes) -> Result<Self, DecodeError> {
+        Reader::new(value).envelope("partition", VERSION, |_, r| {
+            let (number, partitions) = (r.u32()?, r.u32()?);
+            let slabs = (0..r.count(4)?).map(|_| r.u32()).collect::<Result<Vec<u32>, _>>()?;
+            match slabs.is_sorted_by(|a, b| a < b) {
+                true => Ok(Self { number, partitions, slabs }),
+                false => Err(DecodeError::Invalid { what: "order of slabs", value: slabs.len() as u64 }),
+            }
+        })
+    }
+
+    pub(crate) fn load(kv: &dyn KvStore) -> Result<Option<Self>, OpenError> {
+        let value = kv.get(&partition_key())?;
+        Ok(value.map(Self::decode).transpose()?)
+    }
+}
+
+pub(crate) fn partition_key() -> Bytes {
+    key(prefix::PARTITION, |_| ())
 }
 
 fn key(prefix: u8, body: impl FnOnce(&mut Writer)) -> Bytes {
@@ -493,6 +537,17 @@ pub(crate) fn decode_number(rest: Bytes) -> Result<u64, DecodeError> {
 mod tests {
     use super::*;
     use nacre_types::{PgId, SnapId};
+
+    #[test]
+    fn a_partition_is_read_back_and_damage_noticed() {
+        let record = |slabs: &[u32]| PartitionRecord { number: 1, partitions: 3, slabs: slabs.to_vec() };
+        let bytes = record(&[0, 2, 7]).encode();
+        assert_eq!(PartitionRecord::decode(bytes.clone()), Ok(record(&[0, 2, 7])));
+        assert!(PartitionRecord::decode(bytes.slice(..bytes.len() - 1)).is_err());
+        for damaged in [&[2, 0][..], &[2, 2]] {
+            assert!(PartitionRecord::decode(record(damaged).encode()).is_err(), "{damaged:?}");
+        }
+    }
 
     #[test]
     fn names_sort_as_objects_do() {

@@ -20,6 +20,9 @@
 //! store.drain(&mut completions);
 //! ```
 //!
+//! A store can be divided into [`Partitions`], each a [`BlockStore`] that a thread of its own may have: they share the device and, by slabs,
+//! its data area.
+//!
 //! Memory is bounded by a target, [`Options::for_memory`]: clean objects, pages of their blocks, omaps and logs are read from the KV store
 //! when they are asked for, and go when others need the room. Layer: io; uses base and the seams of env, kv and store.
 
@@ -48,6 +51,8 @@ mod held;
 mod inspect;
 mod kv_schema;
 mod latencies;
+mod leases;
+mod leasing;
 mod log_home;
 mod memtable;
 mod mount;
@@ -58,6 +63,7 @@ mod onode;
 mod options;
 mod page;
 mod page_set;
+mod partitions;
 mod probe;
 mod reads;
 mod references;
@@ -66,6 +72,7 @@ mod reserve;
 mod run_tree;
 mod segment_bits;
 mod shared_blocks;
+mod slabs;
 mod slot;
 mod store;
 mod superblock;
@@ -87,10 +94,12 @@ pub use inspect::{
     BadRecord, bad_metadata, journal_mark, recount_free_space, remove_metadata, restore_superblocks,
     superblock_copies,
 };
+pub use leases::SlabCounts;
 pub use log_home::{LogHome, refuse_without_log};
 pub use mount::MountReport;
 pub use offline::{DeviceExtent, FreeSpace, Layout, ObjectShape};
 pub use options::{Options, Planted};
+pub use partitions::Partitions;
 pub use probe::probe;
 pub use store::BlockStore;
 pub use trim::TrimReport;

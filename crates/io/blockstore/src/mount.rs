@@ -1,13 +1,16 @@
 //! Making a store, and opening one: superblock, metadata, replay.
 
 use crate::BLOCK;
+use crate::alloc::Alloc;
 use crate::device::Run;
 use crate::error::{LogGap, OpenError};
 use crate::held::Source;
-use crate::kv_schema::{self, State, StoredState, Sums};
+use crate::kv_schema::{self, PartitionRecord, State, StoredState, Sums};
+use crate::leases::Leases;
 use crate::options::Options;
+use crate::slabs::Slabs;
 use crate::store::{BlockStore, Parts};
-use crate::superblock::{COPIES, Superblock};
+use crate::superblock::{COPIES, Division, Superblock};
 use crate::table::Table;
 use crate::wal::{Behind, Found, Placement, Scan, Step, Wal, WalPosition};
 use nacre_buf::crc;
@@ -47,6 +50,13 @@ pub(crate) enum OnGap {
     Cut,
 }
 
+/// Which partition of a divided store is opened.
+pub(crate) struct Seat {
+    pub(crate) superblock: Superblock,
+    pub(crate) number: u32,
+    pub(crate) leases: Leases,
+}
+
 impl BlockStore {
     /// Makes a store on `disk`, overwriting what is there. `id` must be unique: take it from the kernel's entropy.
     /// `kv` must be empty.
@@ -59,7 +69,7 @@ impl BlockStore {
         id: [u8; 16],
         options: &Options,
     ) -> Result<(), OpenError> {
-        mkfs(disk, kv, id, options)
+        mkfs(disk, &mut [kv], id, options)
     }
 
     /// Opens a store and replays its log. Reads all of the log's area: what is behind its end says whether it ends there.
@@ -71,16 +81,26 @@ impl BlockStore {
         kv: Box<dyn KvStore + Send>,
         options: Options,
     ) -> Result<(Self, MountReport), OpenError> {
-        open(disk, kv, options, OnGap::Refuse)
+        open(disk, kv, options, OnGap::Refuse, None)
     }
 }
 
-fn mkfs(disk: &mut dyn Disk, kv: &mut dyn KvStore, id: [u8; 16], options: &Options) -> Result<(), OpenError> {
-    if !kv.scan(Bound::Unbounded, Bound::Unbounded, 1)?.is_empty() {
-        return Err(OpenError::NotEmpty);
+/// Makes a store of as many partitions as there are metadata.
+pub(crate) fn mkfs(
+    disk: &mut dyn Disk,
+    metadata: &mut [&mut dyn KvStore],
+    id: [u8; 16],
+    options: &Options,
+) -> Result<(), OpenError> {
+    for kv in metadata.iter() {
+        if !kv.scan(Bound::Unbounded, Bound::Unbounded, 1)?.is_empty() {
+            return Err(OpenError::NotEmpty);
+        }
     }
     let device_bytes = disk.info().size_bytes;
-    let superblock = Superblock::new(id, device_bytes, options.wal_bytes(device_bytes))?;
+    let partitions = u32::try_from(metadata.len()).unwrap_or(u32::MAX);
+    let superblock = Superblock::new(id, device_bytes, options.wal_bytes(device_bytes))?
+        .divided(partitions, options.slab_blocks)?;
     let wal_bytes = u64::from(superblock.wal.count) * BLOCK as u64;
     blocking::zero_fill(disk, BlockStore::offset(superblock.wal.start), wal_bytes, &mut |_| ())?;
     for copy in 0..COPIES {
@@ -88,10 +108,24 @@ fn mkfs(disk: &mut dyn Disk, kv: &mut dyn KvStore, id: [u8; 16], options: &Optio
     }
     let wal = WalPosition { position: 0, seq: 1, mount: 0 };
     let state = State { id, wal, next_id: 1, sums: Sums::default(), is_journaled: false };
-    let mut batch = KvBatch::default();
-    batch.put(kv_schema::state_key(), state.encode());
-    kv.commit(&batch, nacre_kv::Durability::Durable)?;
+    for (number, kv) in (0..).zip(metadata) {
+        let mut batch = KvBatch::default();
+        batch.put(kv_schema::state_key(), state.encode());
+        if partitions > 1 {
+            let record = PartitionRecord { number, partitions, slabs: vec![first_slab(&superblock, number)] };
+            batch.put(kv_schema::partition_key(), record.encode());
+        }
+        kv.commit(&batch, nacre_kv::Durability::Durable)?;
+    }
     Ok(())
+}
+
+/// The slab that a partition has from the beginning: that where its share of the area begins.
+fn first_slab(superblock: &Superblock, partition: u32) -> u32 {
+    let Division { partitions, slab_blocks } = superblock.division;
+    let count = Slabs::new(superblock.data, slab_blocks).count();
+    let first = u64::from(partition) * u64::from(count) / u64::from(partitions);
+    u32::try_from(first).expect("less than all slabs")
 }
 
 /// The first copy that is whole. The copies never change, so they cannot differ.
@@ -122,8 +156,9 @@ pub(crate) fn open(
     kv: Box<dyn KvStore + Send>,
     options: Options,
     on_gap: OnGap,
+    seat: Option<Seat>,
 ) -> Result<(BlockStore, MountReport), OpenError> {
-    let (mut store, highest, report) = load(disk, kv, options, on_gap)?;
+    let (mut store, highest, report) = load(disk, kv, options, on_gap, seat)?;
     store.begin(highest)?;
     tracing::info!(?report, "store opened");
     Ok((store, report))
@@ -135,14 +170,28 @@ pub(crate) fn load(
     mut kv: Box<dyn KvStore + Send>,
     options: Options,
     on_gap: OnGap,
+    seat: Option<Seat>,
 ) -> Result<(BlockStore, u64, MountReport), OpenError> {
-    let superblock = read_superblock(disk.as_mut())?;
+    let (superblock, salt, leases) = match seat {
+        Some(Seat { superblock, number, leases }) => {
+            // Records of another partition's log are none of this one.
+            (superblock.share(number), superblock.salt() ^ u64::from(number), Some(leases))
+        }
+        None => {
+            let superblock = read_undivided(disk.as_mut(), kv.as_ref())?;
+            (superblock, superblock.salt(), None)
+        }
+    };
     let StoredState { mut state, is_version_1 } = State::load(kv.as_ref(), &superblock)?;
     if is_version_1 {
         state = crate::upgrade::from_version_1(kv.as_mut(), state)?;
     }
-    let mut table = Table::load(kv, superblock.data, &state, &options)?;
-    let mut wal = Wal::new(superblock.wal, superblock.salt(), state.wal, options.record_bytes_max);
+    let alloc = match &leases {
+        Some(leases) => Alloc::in_slabs(superblock.data, leases.runs()),
+        None => Alloc::new(superblock.data),
+    };
+    let mut table = Table::load(kv, alloc, &state, &options)?;
+    let mut wal = Wal::new(superblock.wal, salt, state.wal, options.record_bytes_max);
     let mut report = MountReport::default();
     let behind = replay(disk.as_mut(), &mut wal, &mut table, &mut report, on_gap)?;
     report.collections = table.collections.len();
@@ -150,7 +199,20 @@ pub(crate) fn load(
     if let Some(reason) = table.failure() {
         return Err(OpenError::Unreadable { reason });
     }
-    Ok((BlockStore::assemble(Parts { disk, superblock, options, table, wal }), behind.mount, report))
+    Ok((BlockStore::assemble(Parts { disk, superblock, options, table, wal, leases }), behind.mount, report))
+}
+
+/// The superblock of a store that is not divided, which has these metadata.
+pub(crate) fn read_undivided(disk: &mut dyn Disk, kv: &dyn KvStore) -> Result<Superblock, OpenError> {
+    let superblock = read_superblock(disk)?;
+    let Division { partitions, .. } = superblock.division;
+    if partitions > 1 {
+        return Err(OpenError::Divided { partitions });
+    }
+    match kv.get(&kv_schema::partition_key())? {
+        Some(_of_a_partition) => Err(OpenError::ForeignMetadata),
+        None => Ok(superblock),
+    }
 }
 
 /// Applies the log. A record is applied once a later one says that its placed data was durable; the last few have to

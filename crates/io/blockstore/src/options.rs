@@ -31,6 +31,10 @@ pub enum Planted {
     UnheldDiscard,
     /// A page of an object's blocks that was changed again during a checkpoint goes from memory at its end.
     ChangedPage,
+    /// A slab is allocated in as soon as it is taken.
+    EarlyLease,
+    /// A slab that leaves is another partition's before a checkpoint is durable that knows it.
+    EarlyReturn,
 }
 
 /// Sizes and limits. Those of the making are in the superblock; the others may change at each opening.
@@ -38,6 +42,12 @@ pub enum Planted {
 pub struct Options {
     /// Bytes of the log; `None`: 1/16 of the device, at least 1 MiB and at most 256 MiB. Only when making.
     pub wal_bytes: Option<u64>,
+    /// Blocks of a slab of a store that is made of several partitions; `None`: 1/1024 of the data area, rounded up to a power of two, at
+    /// least 1 MiB. Only when making.
+    pub slab_blocks: Option<u32>,
+    /// Bytes that each partition of a divided store keeps free in slabs of its own for what may be under way to it, so that others cannot
+    /// fill them first.
+    pub ready_bytes: u64,
     /// Writes of up to so many bytes travel in the log record; of larger ones, the whole blocks go to the device
     /// beside it.
     pub inline_bytes_max: usize,
@@ -141,6 +151,8 @@ impl Options {
         let clean_bytes_max = 2 * share + above / 4 * 3 - 2 * journal_half_bytes;
         Self {
             wal_bytes: None,
+            slab_blocks: None,
+            ready_bytes: 0,
             inline_bytes_max: 32 << 10,
             record_bytes_max: 256 << 10,
             overlay_bytes_max: (2 * share).min(OVERLAY_BYTES_MAX) as u64,

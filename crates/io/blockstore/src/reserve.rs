@@ -4,6 +4,7 @@ use crate::BLOCK;
 use crate::cache::Pin;
 use crate::checkpoint::Checkpoint;
 use crate::device::Run;
+use crate::leases::Leases;
 use crate::requests::Io;
 use crate::store::BlockStore;
 use crate::table::{Table, within};
@@ -12,14 +13,29 @@ use nacre_buf::{AlignedBuf, BufList, Bytes};
 use nacre_env::disk::Durability;
 use nacre_store::StoreError;
 use nacre_txn::{Op, Transaction};
-use nacre_types::{DeviceWork, HObject, SpgId};
+use nacre_types::{DeviceWork, HObject, SpgId, Stamp};
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 /// Blocks of one write of placed data at most: 4 MiB. Each is a flush of its own on a device that must be flushed.
 const PLACED_BLOCKS_MAX: u32 = 1024;
 /// Placed bytes of a transaction from which on they are sent to the device at once: less is sent with what else the turn
 /// brings, in one call.
 const SENT_AT_ONCE_BYTES: usize = 256 << 10;
+
+/// Checkpoints that a transaction waits for at most, to have room.
+const ROUNDS_MAX: usize = 3;
+/// How long a partition that has no room waits for others, which may have slabs to spare, and must end a checkpoint to give them.
+const OTHERS_WAIT_MAX: Duration = Duration::from_secs(2);
+/// So often it looks where there is no clock.
+const OTHERS_LOOKS_MAX: usize = 32;
+
+/// A wait for slabs of other partitions.
+#[derive(Default)]
+struct WaitForOthers {
+    since: Option<Stamp>,
+    looks: usize,
+}
 
 /// Whether objects are cloned.
 fn has_clones(ops: &[Op]) -> bool {
@@ -88,13 +104,21 @@ impl<'a> Needs<'a> {
 impl BlockStore {
     /// Blocks that the reserve keeps for deletes and checkpoints.
     pub(crate) fn reserve_blocks(&self) -> u64 {
-        (u64::from(self.superblock.data.count) * self.options.reserve_permille / 1000).max(8)
+        // Each partition keeps its part of it.
+        let partitions = self.leases.as_ref().map_or(1, Leases::partitions);
+        let area = u64::from(self.superblock.data.count / partitions);
+        (area * self.options.reserve_permille / 1000).max(8)
     }
 
     /// Blocks that are promised already: to dirty blocks, and to a checkpoint that has not taken them yet.
     pub(crate) fn promised_blocks(&self) -> u64 {
         let held = self.checkpoint.as_ref().map_or(0, Checkpoint::held_blocks);
         self.table.space.dirty_slots + held
+    }
+
+    /// Blocks of slabs that a partition has asked for.
+    fn coming_blocks(&self) -> u64 {
+        self.leases.as_ref().map_or(0, Leases::expected_blocks)
     }
 
     /// Blocks that a transaction may take, at most.
@@ -113,7 +137,8 @@ impl BlockStore {
             return Ok(());
         }
         let reserve = if txn.data_bytes() > 0 { self.reserve_blocks() } else { 0 };
-        for _ in 0..3 {
+        let (mut rounds, mut wait) = (0, WaitForOthers::default());
+        loop {
             let wanted = self.promised_blocks() + needed + reserve;
             if self.table.space.alloc.free_count() < wanted {
                 self.end_discards();
@@ -122,10 +147,22 @@ impl BlockStore {
             if free >= wanted {
                 return Ok(());
             }
-            let reachable = free + self.table.space.alloc.pending_count() + self.table.space.dirty_slots;
+            self.need_slabs((wanted - free).saturating_sub(self.coming_blocks()));
+            let reachable = self.table.space.alloc.free_count()
+                + self.table.space.alloc.pending_count()
+                + self.table.space.dirty_slots
+                + self.coming_blocks()
+                + self.leases.as_ref().map_or(0, Leases::going_blocks);
             if reachable < needed + reserve {
+                if self.wait_for_others(&mut wait) {
+                    continue;
+                }
                 break;
             }
+            if rounds == ROUNDS_MAX {
+                break;
+            }
+            rounds += 1;
             // The one under way may free enough.
             if !self.end_checkpoint() {
                 self.finish_checkpoint();
@@ -138,6 +175,25 @@ impl BlockStore {
         }
         let (wanted_bytes, free_bytes) = (needed * BLOCK as u64, free_blocks * BLOCK as u64);
         Err(StoreError::Full { wanted_bytes, free_bytes })
+    }
+
+    /// Other partitions were told that slabs are needed: gives them the time of a look at the device. False when they had enough.
+    fn wait_for_others(&mut self, wait: &mut WaitForOthers) -> bool {
+        if self.leases.is_none() || self.failed.is_some() {
+            return false;
+        }
+        let now = self.shares.now();
+        wait.since = wait.since.or(now);
+        let is_over = match (wait.since, now) {
+            (Some(since), Some(now)) => now.since(since) >= OTHERS_WAIT_MAX,
+            _ => wait.looks >= OTHERS_LOOKS_MAX,
+        };
+        if is_over {
+            return false;
+        }
+        wait.looks += 1;
+        self.look_at_device();
+        true
     }
 
     /// Finds places for the large writes of a transaction; checksums are still to be noted, see

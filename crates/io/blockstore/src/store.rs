@@ -8,6 +8,7 @@ use crate::discards::Discards;
 use crate::fetch::{Damage, Fetch};
 use crate::held::Source;
 use crate::latencies::Latencies;
+use crate::leases::Leases;
 use crate::options::Options;
 use crate::requests::{Requests, UnderWay};
 use crate::superblock::Superblock;
@@ -51,6 +52,8 @@ pub struct BlockStore {
     pub(crate) wal: Wal,
     pub(crate) cache: Cache,
     pub(crate) checkpoint: Option<Checkpoint>,
+    /// Slabs of the partition that this is; `None` of a store that is not divided.
+    pub(crate) leases: Option<Leases>,
     pub(crate) shares: CheckpointShares,
     /// Requests on their way, by tag.
     pub(crate) io: Slab<UnderWay>,
@@ -89,6 +92,7 @@ pub(crate) struct Parts {
     pub(crate) options: Options,
     pub(crate) table: Table,
     pub(crate) wal: Wal,
+    pub(crate) leases: Option<Leases>,
 }
 
 impl BlockStore {
@@ -102,6 +106,7 @@ impl BlockStore {
             table: parts.table,
             wal: parts.wal,
             checkpoint: None,
+            leases: parts.leases,
             shares: CheckpointShares::default(),
             io: Slab::new(),
             latencies: Latencies::default(),
@@ -175,7 +180,26 @@ impl BlockStore {
     pub(crate) fn fail(&mut self, reason: String) {
         if self.failed.is_none() {
             tracing::error!(reason, "device failure: the store acknowledges nothing any more");
+            if let Some(leases) = &self.leases {
+                leases.ledger().note_failed(&reason);
+            }
             self.failed = Some(reason);
+        }
+    }
+
+    /// Why another partition has failed, if one has.
+    fn failure_of_others(&self) -> Option<&str> {
+        self.leases.as_ref().and_then(|leases| leases.ledger().failure())
+    }
+
+    /// When another partition has failed, so has this one. What was durable and is not told yet may be what the device has lost: its
+    /// flush here succeeded before or behind the one that failed there.
+    pub(crate) fn hear_of_failures(&mut self) {
+        if self.failed.is_none()
+            && let Some(reason) = self.failure_of_others()
+        {
+            self.fail(format!("another partition has failed: {reason}"));
+            self.durable.clear();
         }
     }
 
@@ -361,6 +385,8 @@ impl ObjectStore for BlockStore {
         self.start_queued();
         self.advance();
         self.trim();
+        // Behind all that the device has said here: nothing that rests on it is told when it has failed elsewhere.
+        self.hear_of_failures();
         if self.failed.is_none() {
             self.wal.durable(&mut self.durable);
         }
@@ -381,7 +407,7 @@ impl ObjectStore for BlockStore {
     }
 
     fn state(&self) -> StoreState {
-        if self.failed.is_some() || self.table.has_failed() {
+        if self.failed.is_some() || self.table.has_failed() || self.failure_of_others().is_some() {
             StoreState::Failed
         } else if self.has_work {
             StoreState::HasWork
@@ -391,7 +417,10 @@ impl ObjectStore for BlockStore {
     }
 
     fn idle_trim(&mut self) -> bool {
-        if self.failed.is_none() && self.checkpoint.is_none() && self.has_changes() {
+        if self.failed.is_none()
+            && self.checkpoint.is_none()
+            && (self.has_changes() || self.withdraw_unwanted())
+        {
             self.start_checkpoint();
         }
         let is_tidy = self.table.dead_keyspaces().next().is_none() && self.table.copies.is_empty();
@@ -415,14 +444,18 @@ impl ObjectStore for BlockStore {
     }
 
     fn usage(&self) -> StoreUsage {
-        let (alloc, area) = (&self.table.space.alloc, u64::from(self.superblock.data.count));
-        let reachable = alloc.free_count() + alloc.pending_count() + alloc.held_count();
+        let alloc = &self.table.space.alloc;
+        // A partition counts what it has, and of what is nobody's its part: together they count all of the device.
+        let spare = self.leases.as_ref().map_or(0, Leases::spare_blocks);
+        let has = alloc.blocks() + spare;
+        let total = self.leases.as_ref().map_or(has, Leases::share_blocks);
+        let reachable = alloc.free_count() + alloc.pending_count() + alloc.held_count() + spare;
         let available = reachable.saturating_sub(self.promised_blocks() + self.reserve_blocks());
-        let on_device = area - reachable;
+        let on_device = has - reachable;
         let block = BLOCK as u64;
         StoreUsage {
-            total_bytes: area * block,
-            available_bytes: self.bounded_by_metadata(available * block, area * block),
+            total_bytes: total * block,
+            available_bytes: self.bounded_by_metadata(available * block, total * block),
             stored_bytes: self.table.space.slots * block,
             allocated_bytes: (on_device + self.table.space.dirty_slots) * block,
             omap_bytes: self.table.omap_bytes,

@@ -12,6 +12,9 @@ const MAGIC: u64 = u64::from_le_bytes(*b"NacreBLK");
 pub(crate) const VERSION: u32 = 2;
 /// Of a store whose log was moved away: programs that know version 2 would take the place that it left for the log.
 const VERSION_MOVED: u32 = 3;
+/// Of a store that is divided between partitions, whichever part of it: others would take the log for one, and blocks in slabs that are not
+/// theirs.
+const VERSION_DIVIDED: u32 = 4;
 const VERSION_MIN: u32 = 1;
 /// Copies, from block 0 on.
 pub(crate) const COPIES: u32 = 2;
@@ -19,6 +22,13 @@ pub(crate) const COPIES: u32 = 2;
 const CRC_AT: usize = BLOCK - 4;
 /// Blocks of the log at least, and of the data area.
 const AREA_BLOCKS_MIN: u64 = 16;
+/// Slabs of the data area by default, unless they would be of less than [`SLAB_BLOCKS_MIN`]; and at most.
+const SLABS_USUAL: u32 = 1024;
+const SLABS_MAX: u32 = 1 << 16;
+/// Blocks of a slab at least, by default: one request of a large write.
+const SLAB_BLOCKS_MIN: u32 = 256;
+/// Partitions of a store at most.
+const PARTITIONS_MAX: u32 = 256;
 
 /// What of a store is on a device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -68,6 +78,20 @@ pub(crate) struct Superblock {
     pub(crate) part: Part,
     pub(crate) wal: Run,
     pub(crate) data: Run,
+    pub(crate) division: Division,
+}
+
+/// Between how many partitions a store is divided, and in pieces of what size.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Division {
+    pub(crate) partitions: u32,
+    /// Blocks of a slab; 0 where there is one partition.
+    pub(crate) slab_blocks: u32,
+}
+
+impl Division {
+    /// One partition, which has all of the store.
+    pub(crate) const NONE: Self = Self { partitions: 1, slab_blocks: 0 };
 }
 
 impl Superblock {
@@ -87,10 +111,37 @@ impl Superblock {
                     part: Part::Whole,
                     wal: Run { start: COPIES, count: wal },
                     data: Run { start: COPIES + wal, count: data },
+                    division: Division::NONE,
                 })
             }
             _ => Err(too_small),
         }
+    }
+
+    /// The same, divided between so many partitions; without `slab_blocks`, slabs are of the usual size.
+    pub(crate) fn divided(self, partitions: u32, slab_blocks: Option<u32>) -> Result<Self, OpenError> {
+        if partitions == 1 {
+            return Ok(self);
+        }
+        let usual = self.data.count.div_ceil(SLABS_USUAL).next_power_of_two().max(SLAB_BLOCKS_MIN);
+        let division = Division { partitions, slab_blocks: slab_blocks.unwrap_or(usual) };
+        let divided = Self { division, ..self };
+        if divided.is_divisible() { Ok(divided) } else { Err(OpenError::Indivisible { partitions }) }
+    }
+
+    /// Each partition has a log that can be one, and a slab.
+    fn is_divisible(&self) -> bool {
+        let Division { partitions, slab_blocks } = self.division;
+        (2..=PARTITIONS_MAX).contains(&partitions)
+            && slab_blocks > 0
+            && (partitions..=SLABS_MAX).contains(&self.data.count.div_ceil(slab_blocks))
+            && u64::from(self.wal.count / partitions) >= AREA_BLOCKS_MIN
+    }
+
+    /// The store as one of its partitions sees it: of the log it has a share.
+    pub(crate) fn share(&self, partition: u32) -> Self {
+        let count = self.wal.count / self.division.partitions;
+        Self { wal: Run { start: self.wal.start + partition * count, count }, ..*self }
     }
 
     pub(crate) fn salt(&self) -> u64 {
@@ -102,7 +153,8 @@ impl Superblock {
     pub(crate) fn encode(&self) -> Bytes {
         let mut w = Writer::with_capacity(BLOCK);
         w.u64(MAGIC);
-        w.u32(self.part.version());
+        let is_divided = self.division != Division::NONE;
+        w.u32(if is_divided { VERSION_DIVIDED } else { self.part.version() });
         w.u32(u32::try_from(BLOCK).expect("4096"));
         w.raw(&self.id);
         for run in [self.wal, self.data] {
@@ -110,6 +162,10 @@ impl Superblock {
             w.u32(run.count);
         }
         w.u32(self.part.code());
+        if is_divided {
+            w.u32(self.division.partitions);
+            w.u32(self.division.slab_blocks);
+        }
         w.zeros(CRC_AT - w.len());
         w.u32(crc::crc32c(u32::MAX, w.as_slice()));
         let mut block = AlignedBuf::with_len(BLOCK);
@@ -128,14 +184,15 @@ impl Superblock {
         if crc::crc32c(u32::MAX, checked) != fields.crc {
             return Err(bad("checksum mismatch"));
         }
-        if !(VERSION_MIN..=VERSION_MOVED).contains(&fields.version) {
-            return Err(OpenError::Newer { found: fields.version, known: VERSION_MOVED });
+        if !(VERSION_MIN..=VERSION_DIVIDED).contains(&fields.version) {
+            return Err(OpenError::Newer { found: fields.version, known: VERSION_DIVIDED });
         }
         let Self { wal, data, part, .. } = fields.superblock;
         let end = u64::from(data.start) + u64::from(data.count);
         let sound = u64::from(wal.start) + u64::from(wal.count) <= data.start.into()
             && wal.count > 0
-            && data.count > 0;
+            && data.count > 0
+            && (fields.version < VERSION_DIVIDED || fields.superblock.is_divisible());
         if fields.block_bytes as usize != BLOCK || !sound {
             return Err(bad("impossible geometry"));
         }
@@ -166,7 +223,12 @@ impl Fields {
         let code = r.u32()?;
         let part = Part::from_code(code)
             .ok_or(DecodeError::Invalid { what: "part of a store", value: code.into() })?;
-        let superblock = Superblock { id, part, wal, data };
+        let is_divided = version == VERSION_DIVIDED;
+        let division = match is_divided {
+            true => Division { partitions: r.u32()?, slab_blocks: r.u32()? },
+            false => Division::NONE,
+        };
+        let superblock = Superblock { id, part, wal, data, division };
         r.skip(CRC_AT.saturating_sub(r.offset()))?;
         Ok(Self { version, block_bytes, superblock, crc: r.u32()? })
     }
@@ -186,5 +248,43 @@ mod tests {
         torn[600] = 1;
         assert!(Superblock::decode(&torn.into(), 1 << 20).is_err());
         assert!(Superblock::new([7; 16], 1 << 20, 1 << 20).is_err());
+    }
+
+    #[test]
+    fn a_store_that_is_not_divided_has_the_bytes_that_it_always_had() {
+        let superblock = Superblock::new([7; 16], 1 << 20, 256 << 10).expect("large enough");
+        let block = superblock.divided(1, Some(16)).expect("one partition is no division").encode();
+        assert_eq!(block[8..12], 2_u32.to_le_bytes());
+        assert!(block[52..CRC_AT].iter().all(|byte| *byte == 0), "zeros behind the part");
+    }
+
+    #[test]
+    fn a_division_is_read_back_and_one_that_cannot_be_is_refused() {
+        let superblock = Superblock::new([7; 16], 1 << 20, 256 << 10).expect("large enough");
+        let divided = superblock.divided(3, Some(32)).expect("six slabs");
+        for part in [Part::Whole, Part::DataInPlace] {
+            let divided = Superblock { part, ..divided };
+            let block = divided.encode();
+            assert_eq!(block[8..12], VERSION_DIVIDED.to_le_bytes());
+            assert_eq!(Superblock::decode(&block, 1 << 20).expect("our own bytes"), divided);
+        }
+        let shares = [0, 1, 2].map(|partition| divided.share(partition).wal);
+        assert_eq!(shares, [2, 23, 44].map(|start| Run { start, count: 21 }));
+        for (partitions, slab_blocks) in [(0, 32), (2, 0), (3, 128), (5, 16), (PARTITIONS_MAX + 1, 1)] {
+            assert!(
+                superblock.divided(partitions, Some(slab_blocks)).is_err(),
+                "{partitions}, {slab_blocks}"
+            );
+            let division = Division { partitions, slab_blocks };
+            let block = Superblock { division, ..superblock }.encode();
+            assert!(Superblock::decode(&block, 1 << 20).is_err(), "{partitions}, {slab_blocks}");
+        }
+        let large = Superblock::new([7; 16], 1 << 40, 256 << 20).expect("a terabyte").divided(4, None);
+        assert_eq!(large.expect("divisible").division.slab_blocks, 262_144);
+        let large = Superblock::new([7; 16], 1 << 40, 256 << 20).expect("a terabyte");
+        assert!(
+            large.divided(4, Some(4096)).is_ok() && large.divided(4, Some(2048)).is_err(),
+            "too many slabs"
+        );
     }
 }

@@ -21,7 +21,6 @@ use crate::alloc::Alloc;
 use crate::blocks::Period;
 use crate::clean_records::CleanRecords;
 use crate::clock_cache::Clock;
-use crate::device::Run;
 use crate::error::OpenError;
 use crate::failure::Failure;
 use crate::held::Source;
@@ -115,11 +114,10 @@ impl Table {
     /// What a checkpoint left.
     pub(crate) fn load(
         kv: Box<dyn KvStore + Send>,
-        area: Run,
+        mut alloc: Alloc,
         state: &State,
         options: &Options,
     ) -> Result<Self, OpenError> {
-        let mut alloc = Alloc::new(area);
         let mut collections = BTreeMap::new();
         kv_schema::scan::<OpenError>(kv.as_ref(), &[kv_schema::prefix::COLLECTION], |key, value| {
             let (log_tail, space) = kv_schema::decode_collection(value)?;

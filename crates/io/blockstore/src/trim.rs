@@ -123,7 +123,7 @@ impl BlockStore {
     fn batch_max(&self) -> (usize, u64) {
         let alloc = &self.table.space.alloc;
         let unpromised = alloc.free_count().saturating_sub(self.promised_blocks() + self.reserve_blocks());
-        let of_area = u64::from(alloc.area().count) / AREA_DIVISOR;
+        let of_area = alloc.blocks() / AREA_DIVISOR;
         let unit = u64::from(self.discards.unit_blocks);
         let part = (unpromised / FREE_DIVISOR).min(of_area.max(unit));
         let (mut requests, mut bytes) = (self.options.discards_max, self.options.discard_bytes_max);

@@ -93,6 +93,16 @@ impl DataKey {
         Arc::new(Xts::new(&key))
     }
 
+    /// The key of a partition of the store, for what each has a file or region of its own of. The first one's is the store's.
+    #[must_use]
+    pub fn of_partition(&self, number: u32) -> Self {
+        if number == 0 {
+            return self.clone();
+        }
+        let purpose = format!("partition {number}");
+        Self(derive::<DATA_KEY_BYTES>(DATA_SALT, self.0.as_slice(), purpose.as_bytes()))
+    }
+
     /// The key as it may lie on the device of that store.
     ///
     /// # Panics
@@ -200,6 +210,15 @@ mod tests {
             assert!(!seen.contains(&sector), "{part:?}");
             seen.push(sector);
         }
+    }
+
+    #[test]
+    fn partitions_have_keys_of_their_own_and_the_first_has_the_stores() {
+        let key = DataKey::generate(&mut SeededEntropy(1));
+        assert!(key.of_partition(0) == key);
+        let others = [1, 2, 10].map(|number| key.of_partition(number));
+        assert!(!others.contains(&key) && others[0] != others[1] && others[0] != others[2]);
+        assert!(key.of_partition(2) == others[1], "the same each time");
     }
 
     #[test]

@@ -63,6 +63,25 @@ pub struct StoreUsage {
     pub metadata_bytes: u64,
 }
 
+impl StoreUsage {
+    /// Of all partitions of a store, by parts of it that have so many each. What is available to one partition is to no other, and PGs are
+    /// spread over them by hash: so a store is as full as the fullest.
+    #[must_use]
+    pub fn of_partitions(parts: impl Iterator<Item = (Self, u64)>) -> Self {
+        let (mut sum, mut least, mut count) = (Self::default(), u64::MAX, 0);
+        for (usage, partitions) in parts {
+            sum.total_bytes += usage.total_bytes;
+            sum.stored_bytes += usage.stored_bytes;
+            sum.allocated_bytes += usage.allocated_bytes;
+            sum.omap_bytes += usage.omap_bytes;
+            sum.metadata_bytes += usage.metadata_bytes;
+            least = least.min(usage.available_bytes / partitions.max(1));
+            count += partitions;
+        }
+        Self { available_bytes: least.saturating_mul(count), ..sum }
+    }
+}
+
 /// About how many bytes of memory a store takes, by what for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct StoreMemory {
@@ -91,6 +110,21 @@ pub struct StoreCounters {
     pub free: FreeSpace,
     /// What of it the device was told is not needed any more.
     pub discards: DiscardTotals,
+}
+
+impl StoreCounters {
+    /// Those of two stores together.
+    #[must_use]
+    pub fn plus(&self, other: &Self) -> Self {
+        Self {
+            object_hits: self.object_hits + other.object_hits,
+            object_misses: self.object_misses + other.object_misses,
+            log_bytes: self.log_bytes + other.log_bytes,
+            device: std::array::from_fn(|work| self.device[work].plus(&other.device[work])),
+            free: self.free.plus(other.free),
+            discards: self.discards.plus(other.discards),
+        }
+    }
 }
 
 /// Free space of a device: many short pieces make large writes many requests.
@@ -268,6 +302,13 @@ pub trait ObjectStore: ObjectView {
         let _begins_when_drained = hint;
     }
 
+    /// A collection that does not exist yet is to be in this partition of the OSD's store, if this is several. False when it has no such
+    /// partition.
+    fn place(&mut self, collection: &SpgId, partition: usize) -> bool {
+        let _in_the_only_one = (collection, partition);
+        true
+    }
+
     /// What the store's owner has to do about it. Asked before each effect of a PG.
     fn state(&self) -> StoreState;
 
@@ -282,6 +323,11 @@ pub trait ObjectStore: ObjectView {
 
     /// How full the store is. Asked for each write.
     fn usage(&self) -> StoreUsage;
+
+    /// Of how many parts it is, each of which has its part of [`ObjectStore::usage`] and no more.
+    fn partitions(&self) -> u64 {
+        1
+    }
 
     /// What the store has in memory; adds up many parts.
     fn memory(&self) -> StoreMemory {

@@ -61,6 +61,17 @@ impl Cluster {
         std::env::var_os(CEPH_VARIABLE).is_none().then(|| Self::start_as(osds, 1, Kind::Processes))
     }
 
+    /// The same with so many threads for each OSD, and a store that is divided between them.
+    ///
+    /// # Panics
+    /// When it does not come up.
+    #[must_use]
+    pub fn start_sharded(osds: u32, shards: u32) -> Option<Self> {
+        let options = ["--shards", &shards.to_string()];
+        let start = || Self::start_with(osds, 1, Kind::Processes, &options);
+        std::env::var_os(CEPH_VARIABLE).is_none().then(start)
+    }
+
     /// The same with three monitors.
     ///
     /// # Panics
@@ -71,14 +82,19 @@ impl Cluster {
     }
 
     fn start_as(osds: u32, mons: usize, kind: Kind) -> Self {
+        Self::start_with(osds, mons, kind, &[])
+    }
+
+    fn start_with(osds: u32, mons: usize, kind: Kind, options: &[&str]) -> Self {
         let permit = Permit::take();
         let scratch = Scratch::new();
         let ceph = std::env::var_os(CEPH_VARIABLE).map(PathBuf::from);
         let (daemon, source) = match ceph {
             Some(folder) => (None, folder),
-            None => {
-                (Some(Daemon::start(scratch.path(), (osds, mons), kind, &[])), scratch.path().join("cluster"))
-            }
+            None => (
+                Some(Daemon::start(scratch.path(), (osds, mons), kind, options)),
+                scratch.path().join("cluster"),
+            ),
         };
         let conf = scratch.path().join("client.conf");
         let cluster =

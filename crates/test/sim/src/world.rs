@@ -429,14 +429,14 @@ impl World {
             methods: vec![AuthMethod::Cephx],
             bind: nacre_osd::Bind::any_port(host.ip()),
             ceph: None,
-            shards: machines.len(),
+            shards: Some(machines.len()),
             store: StoreConfig::Memory { capacity_bytes: 0 },
             host: format!("host{id}"),
             machine_facts: BTreeMap::new(),
             admin_socket: None,
             give_back_memory: || (),
         };
-        let osd = nacre_osd::assemble(&config, machines).expect("simulated sockets listen");
+        let osd = nacre_osd::assemble(&config, machines.len(), machines).expect("simulated sockets listen");
         node.shards = osd.shards;
         node.shards.iter_mut().for_each(Shard::begin);
         self.wake(Proc::Osd(id));

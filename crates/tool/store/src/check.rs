@@ -1,14 +1,17 @@
 //! `nacre store check`: labels of devices, superblocks, metadata, log, the objects against the allocator, and with `--deep` every block
 //! against its checksum.
 
-use crate::target::{Target, id_text, newest_map, open_metadata, open_scratch, pgs};
+use crate::target::{
+    Opened, Piece, Target, id_text, newest_map_of_all, open_metadata, open_scratch, pgs, usage_of,
+};
 use anyhow::Result;
 use clap::Args;
-use nacre_blockstore::{BlockStore, CheckReport, Layout, MountReport, OpenError};
+use nacre_blockstore::{CheckReport, Layout, MountReport, OpenError};
 use nacre_env::Disk;
-use nacre_osd::storage::{DeviceLabel, Stopped, StoreKeys};
-use nacre_store::ObjectStore;
+use nacre_kv::KvStore;
+use nacre_osd::storage::{DeviceLabel, Stopped, StoppedPartition, StoreKeys};
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 use std::process::ExitCode;
 
 /// Options of `nacre store check`.
@@ -73,36 +76,56 @@ pub(crate) fn examine(target: &Target, deep: bool) -> Result<Findings> {
 /// The same of a store that is held already.
 pub(crate) fn examine_stopped(stopped: Stopped, shown: &str, deep: bool) -> Result<Findings> {
     let mut findings = Findings { problems: Vec::new(), facts: json!({}) };
-    let mut stopped = stopped;
     labels(&stopped, &mut findings);
-    superblocks(stopped.disk.as_mut(), &mut findings);
-    if let Ok((tree, journal)) = stopped.metadata.used_bytes() {
-        findings.fact("metadata_bytes", tree.into());
-        findings.fact("metadata_journal_bytes", journal.into());
+    let mut partitions = stopped.partitions;
+    if let Some(first) = partitions.first_mut() {
+        superblocks(first.disk.as_mut(), &mut findings);
     }
-    let kv = match open_metadata(&stopped, shown) {
-        Ok(kv) => kv,
-        Err(error) => {
-            findings.problem("metadata", format!("{error:#}"));
-            return Ok(findings);
-        }
-    };
-    match nacre_blockstore::bad_metadata(stopped.disk.as_mut(), kv.as_ref()) {
-        Err(error) => findings.problem("metadata", error.to_string()),
-        Ok(bad) => {
-            for record in bad {
-                let about = record.object.map_or_else(String::new, |(at, name)| format!(" {at} {name}"));
-                let key = record.key.escape_ascii();
-                findings.problem(record.kind, format!("record {key}{about}: {}", record.reason));
+    let used = partitions.iter().map(|partition| partition.metadata.used_bytes());
+    if let Ok(used) = used.collect::<Result<Vec<(u64, u64)>, _>>() {
+        let (trees, journals): (Vec<u64>, Vec<u64>) = used.into_iter().unzip();
+        findings.fact("metadata_bytes", trees.iter().sum::<u64>().into());
+        findings.fact("metadata_journal_bytes", journals.iter().sum::<u64>().into());
+    }
+    let count = partitions.len();
+    if count > 1 {
+        findings.fact("partitions", count.into());
+    }
+    let mut pieces = Vec::new();
+    for (number, StoppedPartition { mut disk, metadata }) in (0..).zip(partitions) {
+        let of = of_partition(number, count);
+        match open_metadata(&metadata, shown) {
+            Ok(kv) => {
+                bad_records(disk.as_mut(), kv.as_ref(), (number, &of), &mut findings);
+                pieces.push(Piece { disk, kv });
             }
+            Err(error) => findings.problem("metadata", format!("{of}{error:#}")),
         }
     }
     let of_copies = ["superblock", "label", "keys"];
     let is_of_copy = |problem: &Value| of_copies.iter().any(|kind| problem["kind"] == *kind);
     if findings.problems.iter().all(is_of_copy) {
-        opened(open_scratch(stopped.disk, kv, shown), deep, &mut findings)?;
+        opened(open_scratch(pieces, shown), deep, &mut findings)?;
     }
     Ok(findings)
+}
+
+/// What problems of a partition begin with; nothing where there is one.
+fn of_partition(number: u32, count: usize) -> String {
+    if count > 1 { format!("partition {number}: ") } else { String::new() }
+}
+
+fn bad_records(disk: &mut dyn Disk, kv: &dyn KvStore, (number, of): (u32, &str), findings: &mut Findings) {
+    match nacre_blockstore::bad_metadata(disk, kv, number) {
+        Err(error) => findings.problem("metadata", format!("{of}{error}")),
+        Ok(bad) => {
+            for record in bad {
+                let about = record.object.map_or_else(String::new, |(at, name)| format!(" {at} {name}"));
+                let key = record.key.escape_ascii();
+                findings.problem(record.kind, format!("{of}record {key}{about}: {}", record.reason));
+            }
+        }
+    }
 }
 
 /// What the labels of a store on devices say, and its wrapped key; one copy of each may be damaged, or there would be no store.
@@ -140,15 +163,23 @@ fn superblocks(disk: &mut dyn Disk, findings: &mut Findings) {
     }
 }
 
-fn opened(store: Result<(BlockStore, MountReport)>, deep: bool, findings: &mut Findings) -> Result<()> {
-    match store {
-        Ok((mut store, mount)) => {
-            let report = store.check(deep);
-            facts(&store, &mount, &report, findings);
-            report.inconsistencies.into_iter().for_each(|what| findings.problem("inconsistency", what));
-            for (at, name, offset, why) in report.damaged {
-                findings.problem("data", format!("{at} {name} at byte {offset}: {why}"));
+fn opened(stores: Result<Vec<Opened>>, deep: bool, findings: &mut Findings) -> Result<()> {
+    match stores {
+        Ok(mut stores) => {
+            let count = stores.len();
+            let mut checked = Vec::new();
+            for (number, (store, mount)) in (0..).zip(&mut stores) {
+                let (of, report) = (of_partition(number, count), store.check(deep));
+                for what in &report.inconsistencies {
+                    findings.problem("inconsistency", format!("{of}{what}"));
+                }
+                for (at, name, offset, why) in &report.damaged {
+                    findings.problem("data", format!("{of}{at} {name} at byte {offset}: {why}"));
+                }
+                checked.push((*mount, report));
             }
+            twins(&stores, findings);
+            facts(&stores, &checked, findings);
             Ok(())
         }
         Err(error) => match error.downcast_ref::<OpenError>() {
@@ -161,19 +192,31 @@ fn opened(store: Result<(BlockStore, MountReport)>, deep: bool, findings: &mut F
     }
 }
 
-fn facts(store: &BlockStore, mount: &MountReport, report: &CheckReport, findings: &mut Findings) {
-    let usage = store.usage();
-    findings.fact("placement_groups", pgs(store).len().into());
-    findings.fact("objects", report.objects.into());
-    findings.fact("log_records", mount.records.into());
-    findings.fact("log_transactions", mount.transactions.into());
-    findings.fact("log_records_discarded", mount.records_discarded.into());
-    findings.fact("blocks_verified", report.blocks.into());
+/// A PG is in one partition.
+fn twins(stores: &[Opened], findings: &mut Findings) {
+    let mut seen = BTreeSet::new();
+    for pg in stores.iter().flat_map(|(store, _)| pgs(store)) {
+        if !seen.insert(pg) {
+            findings.problem("inconsistency", format!("{pg} is in two partitions"));
+        }
+    }
+}
+
+/// Sums over all partitions.
+fn facts(stores: &[Opened], checked: &[(MountReport, CheckReport)], findings: &mut Findings) {
+    let sum = |of: &dyn Fn(&(MountReport, CheckReport)) -> u64| checked.iter().map(of).sum::<u64>();
+    findings.fact("placement_groups", stores.iter().map(|(store, _)| pgs(store).len()).sum::<usize>().into());
+    findings.fact("objects", sum(&|(_, report)| report.objects).into());
+    findings.fact("log_records", sum(&|(mount, _)| mount.records).into());
+    findings.fact("log_transactions", sum(&|(mount, _)| mount.transactions).into());
+    findings.fact("log_records_discarded", sum(&|(mount, _)| mount.records_discarded).into());
+    findings.fact("blocks_verified", sum(&|(_, report)| report.blocks).into());
+    let usage = usage_of(stores);
     findings.fact("total_bytes", usage.total_bytes.into());
     findings.fact("stored_bytes", usage.stored_bytes.into());
     findings.fact("available_bytes", usage.available_bytes.into());
     findings.fact("omap_bytes", usage.omap_bytes.into());
-    if let Some(map) = newest_map(store) {
+    if let Some(map) = newest_map_of_all(stores) {
         findings.fact("fsid", map.fsid.to_string().into());
         findings.fact("newest_map", map.epoch.into());
     }

@@ -1,8 +1,9 @@
 //! `nacre store compact`: the metadata's file, or region, gives unused space back.
 
-use crate::target::Target;
+use crate::target::{Target, open_metadata};
 use anyhow::Result;
 use clap::Args;
+use nacre_osd::storage::StoppedPartition;
 use serde_json::json;
 use std::process::ExitCode;
 
@@ -43,9 +44,13 @@ pub(crate) struct Compacted {
 pub(crate) fn compact(target: &Target) -> Result<Compacted> {
     // The device's lock keeps the OSD away meanwhile.
     let stopped = target.stopped()?;
-    let (before, _) = stopped.metadata.used_bytes()?;
-    drop(target.metadata(&stopped)?);
-    stopped.metadata.compact()?;
-    let (after, journal) = stopped.metadata.used_bytes()?;
-    Ok(Compacted { before, after, journal })
+    let mut sum = Compacted { before: 0, after: 0, journal: 0 };
+    for StoppedPartition { metadata, .. } in &stopped.partitions {
+        sum.before += metadata.used_bytes()?.0;
+        drop(open_metadata(metadata, &target.shown())?);
+        metadata.compact()?;
+        let (after, journal) = metadata.used_bytes()?;
+        (sum.after, sum.journal) = (sum.after + after, sum.journal + journal);
+    }
+    Ok(sum)
 }

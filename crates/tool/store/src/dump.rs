@@ -1,6 +1,9 @@
 //! `nacre store dump`: what a store holds, as JSON. Bytes that are no text are shown as in Rust's byte strings.
 
-use crate::target::{self, Target, each_object, each_omap_page, id_text, newest_map, parse_pgid, pgs};
+use crate::target::{
+    self, Opened, Target, each_object, each_omap_page, id_text, newest_map_of_all, parse_pgid,
+    partition_with, pgs, usage_of,
+};
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use nacre_blockstore::BlockStore;
@@ -8,7 +11,6 @@ use nacre_buf::ByteStr;
 use nacre_denc::{Decode, Reader};
 use nacre_msg::peer::{LogEntry, PgInfo};
 use nacre_pg::object::ObjectContext;
-use nacre_store::ObjectStore;
 use nacre_txn::ObjectView;
 use nacre_types::{HObject, SnapId, SpgId};
 use serde_json::{Value, json};
@@ -65,21 +67,21 @@ fn parse_range(text: &str) -> Result<(u64, u64), String> {
 }
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
-    let (mut store, _) = options.target.look()?;
-    if let (Some(range), Some(at)) = (options.data, options.pgid) {
-        print!("{}", hexdump(&mut store, &at, &wanted(options, &at), range)?);
-        return Ok(ExitCode::SUCCESS);
-    }
+    let mut stores = options.target.look_at_all()?;
     let document = match &options.pgid {
-        None => overview(&mut store)?,
+        None => overview(&mut stores)?,
         Some(at) => {
-            if !store.collections().contains(at) {
+            let Some(store) = partition_with(&mut stores, at) else {
                 bail!("{} has no placement group {at}", options.target.shown());
-            }
-            match (&options.object, options.log) {
-                (Some(_), _) => object(&store, at, &wanted(options, at))?,
-                (None, true) => log(&store, at),
-                (None, false) => objects(&mut store, at)?,
+            };
+            match (&options.object, options.data, options.log) {
+                (Some(_), Some(range), _) => {
+                    print!("{}", hexdump(store, at, &wanted(options, at), range)?);
+                    return Ok(ExitCode::SUCCESS);
+                }
+                (Some(_), None, _) => object(store, at, &wanted(options, at))?,
+                (None, _, true) => log(store, at),
+                (None, _, false) => objects(store, at)?,
             }
         }
     };
@@ -98,32 +100,38 @@ pub(crate) fn shown(bytes: &[u8]) -> Value {
     bytes.escape_ascii().to_string().into()
 }
 
-pub(crate) fn overview(store: &mut BlockStore) -> Result<Value> {
-    let layout = store.layout();
-    let usage = store.usage();
-    let mut all = Vec::new();
-    for at in pgs(store) {
-        let count = each_object(store, &at, |_, _| Ok(()))?;
-        let info = info(store, &at);
-        all.push(json!({
-            "pgid": at.to_string(),
-            "objects": count,
-            "log_entries": store.log(&at).len(),
-            "last_update": info.as_ref().map(|info| info.last_update.to_string()),
-            "log_tail": info.as_ref().map(|info| info.log_tail.to_string()),
-            "last_epoch_started": info.as_ref().map(|info| info.last_epoch_started),
-        }));
+/// All PGs, of one partition after the other.
+pub(crate) fn overview(stores: &mut [Opened]) -> Result<Value> {
+    let (mut all, mut layout, usage) = (Vec::new(), None, usage_of(stores));
+    for (store, _) in stores.iter_mut() {
+        layout = layout.or(Some(store.layout()));
+        for at in pgs(store) {
+            all.push(overview_of(store, &at)?);
+        }
     }
-    let map = newest_map(store);
+    let map = newest_map_of_all(stores);
     Ok(json!({
-        "id": id_text(layout.id),
-        "format": layout.version,
+        "id": layout.map(|layout| id_text(layout.id)),
+        "format": layout.map(|layout| layout.version),
         "fsid": map.as_ref().map(|map| map.fsid.to_string()),
         "newest_map": map.as_ref().map(|map| map.epoch),
         "total_bytes": usage.total_bytes,
         "stored_bytes": usage.stored_bytes,
         "available_bytes": usage.available_bytes,
         "placement_groups": all,
+    }))
+}
+
+fn overview_of(store: &mut BlockStore, at: &SpgId) -> Result<Value> {
+    let count = each_object(store, at, |_, _| Ok(()))?;
+    let info = info(store, at);
+    Ok(json!({
+        "pgid": at.to_string(),
+        "objects": count,
+        "log_entries": store.log(at).len(),
+        "last_update": info.as_ref().map(|info| info.last_update.to_string()),
+        "log_tail": info.as_ref().map(|info| info.log_tail.to_string()),
+        "last_epoch_started": info.as_ref().map(|info| info.last_epoch_started),
     }))
 }
 

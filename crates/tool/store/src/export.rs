@@ -4,12 +4,11 @@
 //! import was interrupted has no `info`, and is not taken for a PG.
 
 use crate::stream::{Header, Sink, Totals};
-use crate::target::{self, Target, each_object, each_omap_page, newest_map, parse_pgid};
+use crate::target::{self, Target, each_object, each_omap_page, newest_map, parse_pgid, partition_with};
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use nacre_blockstore::BlockStore;
 use nacre_env::real::private;
-use nacre_store::ObjectStore;
 use nacre_txn::{ObjectView, Op, Transaction};
 use nacre_types::{HObject, SpgId};
 use std::io::{BufWriter, Write};
@@ -42,15 +41,18 @@ pub struct Options {
 }
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
-    let (mut store, _) =
-        if options.before_gap { options.target.look_before_gap()? } else { options.target.look()? };
+    let (target, at) = (&options.target, &options.pgid);
+    let mut stores = if options.before_gap { target.look_before_gap()? } else { target.look_at_all()? };
+    let Some(store) = partition_with(&mut stores, at) else {
+        bail!("the store has no placement group {at}; `nacre store dump` lists them");
+    };
     let totals = if options.file == Path::new("-") {
-        write(&mut store, &options.pgid, BufWriter::new(std::io::stdout().lock()))?.0
+        write(store, at, BufWriter::new(std::io::stdout().lock()))?.0
     } else {
         let path = options.file.display();
         let file = private::options().write(true).create_new(true).open(&options.file);
         let out = BufWriter::new(file.with_context(|| path.to_string())?);
-        let (totals, out) = write(&mut store, &options.pgid, out)?;
+        let (totals, out) = write(store, at, out)?;
         out.into_inner().map_err(std::io::IntoInnerError::into_error)?.sync_all()?;
         println!(
             "exported {}: {} objects, {} bytes of data, {} transactions",
@@ -70,9 +72,6 @@ struct Exporter<W> {
 
 /// Writes the whole file.
 pub(crate) fn write<W: Write>(store: &mut BlockStore, at: &SpgId, out: W) -> Result<(Totals, W)> {
-    if !store.collections().contains(at) {
-        bail!("the store has no placement group {at}; `nacre store dump` lists them");
-    }
     let map = newest_map(store).context("the store has no map: no OSD has ever run on it")?;
     let header = Header { fsid: map.fsid, store: store.layout().id, pg: *at, newest_map: map.epoch };
     let mut exporter = Exporter { sink: Sink::new(out), at: *at, totals: Totals::default() };

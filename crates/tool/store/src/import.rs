@@ -1,12 +1,15 @@
 //! `nacre store import`: one PG from a file that export wrote.
 
 use crate::stream::{Header, Section, Source, Totals};
-use crate::target::{Target, each_object, newest_map};
+use crate::target::{Opened, Target, each_object, newest_map, newest_map_of_all};
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use nacre_blockstore::BlockStore;
+use nacre_maps::OsdMap;
+use nacre_osd::storage;
 use nacre_store::{ObjectStore, StoreError};
 use nacre_txn::{Op, StoreToken, Transaction};
+use nacre_types::SpgId;
 use std::fs::OpenOptions;
 use std::io::{BufReader, Read};
 use std::path::{Path, PathBuf};
@@ -29,23 +32,26 @@ pub struct Options {
 }
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
-    let (mut store, _) = options.target.open()?;
+    let mut stores = options.target.open_all()?;
     let (header, totals) = if options.file == Path::new("-") {
-        read(&mut store, std::io::stdin().lock(), options.force)?
+        read(&mut stores, std::io::stdin().lock(), options.force)?
     } else {
         let file = OpenOptions::new().read(true).open(&options.file);
         let file = file.with_context(|| options.file.display().to_string())?;
-        read(&mut store, BufReader::new(file), options.force)?
+        read(&mut stores, BufReader::new(file), options.force)?
     };
     println!("imported {}: {} objects, {} bytes of data", header.pg, totals.objects, totals.data_bytes);
     Ok(ExitCode::SUCCESS)
 }
 
-/// Reads a whole file into the store. When it fails half-way, the PG is removed again.
-pub(crate) fn read(store: &mut BlockStore, input: impl Read, force: bool) -> Result<(Header, Totals)> {
+/// Reads a whole file into the partition of the store in which an OSD looks for that PG. When it fails half-way, the PG is removed again.
+pub(crate) fn read(stores: &mut [Opened], input: impl Read, force: bool) -> Result<(Header, Totals)> {
     let mut source = Source::new(input);
     let header = source.header()?;
-    admit(store, &header, force)?;
+    let map = newest_map_of_all(stores);
+    let home = home_of(stores, &header.pg);
+    let (store, _) = stores.get_mut(home).context("a partition of the store")?;
+    admit(store, map.as_deref(), &header, force)?;
     let remove = Transaction { collection: header.pg, ops: vec![Op::RemoveCollection] };
     if store.collections().contains(&header.pg) {
         put(store, remove.clone())?;
@@ -60,12 +66,19 @@ pub(crate) fn read(store: &mut BlockStore, input: impl Read, force: bool) -> Res
     }
 }
 
-fn admit(store: &BlockStore, header: &Header, force: bool) -> Result<()> {
+/// The number of the partition in which an OSD looks for a PG.
+fn home_of(stores: &[Opened], at: &SpgId) -> usize {
+    let epoch = |store| newest_map(store).map_or(0, |map| map.epoch);
+    let all = stores.iter().map(|(store, _)| (epoch(store), store as &dyn ObjectStore));
+    storage::partition_of(&storage::stored_initial_pg_nums(all.collect()), at, stores.len())
+}
+
+fn admit(store: &BlockStore, map: Option<&OsdMap>, header: &Header, force: bool) -> Result<()> {
     let pg = header.pg;
     if !force && store.collections().contains(&pg) {
         bail!("the store has {pg} already; --force replaces it");
     }
-    let Some(map) = newest_map(store) else {
+    let Some(map) = map else {
         if force {
             return Ok(());
         }
@@ -78,12 +91,12 @@ fn admit(store: &BlockStore, header: &Header, force: bool) -> Result<()> {
             map.fsid
         );
     }
-    // A PG from the future would believe in intervals that this OSD knows nothing of.
-    if map.epoch < header.newest_map && map.fsid == header.fsid {
+    // A PG from the future would believe in intervals that this OSD knows nothing of. Its shard may have no maps but those of its partition.
+    let newest = newest_map(store).map_or(0, |map| map.epoch);
+    if newest < header.newest_map && map.fsid == header.fsid {
         bail!(
-            "the PG was exported under map {}, this OSD's newest is {}: start it once so that it catches up",
-            header.newest_map,
-            map.epoch
+            "the PG was exported under map {}, the newest that this OSD has for it is {newest}: start it once so that it catches up",
+            header.newest_map
         );
     }
     if map.fsid == header.fsid && !map.pools.contains_key(&pg.pg.pool) {

@@ -1,6 +1,6 @@
 //! [`ControlState`]: what a stopped OSD knows of its cluster's control state, for `nacre mon recover`.
 
-use crate::target::{Target, newest_map};
+use crate::target::{Target, newest_map_of_all};
 use anyhow::{Result, bail};
 use nacre_buf::Bytes;
 use nacre_maps::OsdMap;
@@ -29,6 +29,8 @@ pub fn control_state(folder: &Path, key_files: &[PathBuf]) -> Result<ControlStat
     // Of several OSDs some may need none.
     let key_files = if is_encrypted { key_files.to_vec() } else { Vec::new() };
     let target = Target::new(folder.to_owned(), key_files);
-    let (store, _) = target.look()?;
-    Ok(ControlState { newest_map: newest_map(&store), snapshot: storage::stored_snapshot(&store) })
+    let stores = target.look_at_all()?;
+    // The first partition's thread has OSD control, which keeps it.
+    let snapshot = stores.first().and_then(|(store, _)| storage::stored_snapshot(store));
+    Ok(ControlState { newest_map: newest_map_of_all(&stores), snapshot })
 }

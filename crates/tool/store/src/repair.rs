@@ -12,10 +12,10 @@
 //! Everything else needs the PG's other copies, not a tool.
 
 use crate::check::examine;
-use crate::target::Target;
-use anyhow::{Context, Result};
+use crate::target::{self, Piece, Target, pieces_of, read_partitions};
+use anyhow::{Context, Result, bail};
 use clap::Args;
-use nacre_blockstore::{BadRecord, Options as StoreOptions};
+use nacre_blockstore::BadRecord;
 use nacre_store::ObjectStore;
 use nacre_txn::{Op, StoreToken, Transaction};
 use nacre_types::SpgId;
@@ -76,32 +76,20 @@ pub(crate) fn repair(options: &Options) -> Result<Vec<String>> {
         keys.repair()?;
         done.push(format!("{complaint}; wrote it again from the other one"));
     }
-    for copy in nacre_blockstore::restore_superblocks(stopped.disk.as_mut())
+    let Some(first) = stopped.partitions.first_mut() else { bail!("a store without partitions") };
+    for copy in nacre_blockstore::restore_superblocks(first.disk.as_mut())
         .context("neither superblock copy is whole")?
     {
         done.push(format!("wrote superblock copy {copy} again from the other one"));
     }
-    let mut kv = options.target.metadata(&stopped)?;
-    let bad = nacre_blockstore::bad_metadata(stopped.disk.as_mut(), kv.as_ref())?;
-    let removable = bad.iter().filter(|record| record.removable).count();
-    for record in &bad {
-        let flag = match (record.removable, options.remove_unreadable) {
-            (true, true) => "removed",
-            (true, false) => "left alone; --remove-unreadable removes it",
-            (false, _) => "cannot be mended here: make the OSD anew and let it recover from the others",
-        };
-        done.push(format!("{}: {flag}", said_of(record)));
+    let mut bad = Vec::new();
+    let mut mendable = true;
+    for (number, piece) in (0..).zip(&mut pieces_of(stopped, &options.target.shown())?) {
+        let (found, is_mendable) = repair_metadata(piece, number, options.remove_unreadable, &mut done)?;
+        mendable &= is_mendable;
+        bad.push(found);
     }
-    if options.remove_unreadable && removable > 0 {
-        let keys = nacre_blockstore::remove_metadata(kv.as_mut(), &bad)?;
-        done.push(format!("removed {keys} keys of metadata"));
-    }
-    let mendable = bad.iter().all(|record| record.removable && options.remove_unreadable);
-    if mendable && nacre_blockstore::recount_free_space(kv.as_mut())? {
-        done.push("counted free space anew from the objects: what was stored was wrong".to_owned());
-    }
-    drop((stopped, kv));
-    if mendable && !repair_gap(options, &mut done)? {
+    if mendable && !repair_gaps(options, &mut done)? {
         return Ok(done);
     }
     if mendable && !done.is_empty() {
@@ -113,23 +101,61 @@ pub(crate) fn repair(options: &Options) -> Result<Vec<String>> {
     Ok(done)
 }
 
-/// True when the log has no gap, or has none any more.
-fn repair_gap(options: &Options, done: &mut Vec<String>) -> Result<bool> {
-    let (disk, kv) = options.target.scratch()?;
-    let gap = nacre_blockstore::log_gap(Box::new(disk), Box::new(kv), StoreOptions::default());
-    let Some(gap) = gap.with_context(|| options.target.shown())? else { return Ok(true) };
-    if !options.give_up_groups {
+/// What is wrong with the metadata of a partition, and whether none of it is left.
+fn repair_metadata(
+    piece: &mut Piece,
+    number: u32,
+    remove_unreadable: bool,
+    done: &mut Vec<String>,
+) -> Result<(Vec<BadRecord>, bool)> {
+    let bad = nacre_blockstore::bad_metadata(piece.disk.as_mut(), piece.kv.as_ref(), number)?;
+    let removable = bad.iter().filter(|record| record.removable).count();
+    for record in &bad {
+        let flag = match (record.removable, remove_unreadable) {
+            (true, true) => "removed",
+            (true, false) => "left alone; --remove-unreadable removes it",
+            (false, _) => "cannot be mended here: make the OSD anew and let it recover from the others",
+        };
+        done.push(format!("{}: {flag}", said_of(record)));
+    }
+    if remove_unreadable && removable > 0 {
+        let keys = nacre_blockstore::remove_metadata(piece.kv.as_mut(), &bad)?;
+        done.push(format!("removed {keys} keys of metadata"));
+    }
+    let mendable = bad.iter().all(|record| record.removable && remove_unreadable);
+    if mendable && nacre_blockstore::recount_free_space(piece.kv.as_mut())? {
+        done.push("counted free space anew from the objects: what was stored was wrong".to_owned());
+    }
+    Ok((bad, mendable))
+}
+
+/// True when no log has a gap, or has one any more.
+fn repair_gaps(options: &Options, done: &mut Vec<String>) -> Result<bool> {
+    let mut pieces = options.target.scratch()?;
+    let (mut shared, with) = (read_partitions(&mut pieces)?, target::options(pieces.len()));
+    let mut gaps = Vec::new();
+    for (number, Piece { disk, kv }) in (0..).zip(pieces) {
+        let gap = shared.log_gap(number, disk, kv, with.clone()).with_context(|| options.target.shown())?;
+        gaps.extend(gap.map(|gap| (number, gap)));
+    }
+    for (_, gap) in gaps.iter().filter(|_| !options.give_up_groups) {
         done.push(format!(
             "{gap}. Left alone; export what no other OSD has (`nacre store export --before-gap`), then --give-up-groups \
              removes all placement groups of this OSD, and it recovers them from the others"
         ));
-        return Ok(false);
     }
-    let (disk, kv) = options.target.parts()?;
+    if !options.give_up_groups || gaps.is_empty() {
+        return Ok(gaps.is_empty());
+    }
+    let mut pieces = options.target.pieces()?;
+    let mut shared = read_partitions(&mut pieces)?;
     let keep = nacre_osd::storage::OWN_COLLECTION;
-    let pgs = nacre_blockstore::give_up_groups(disk, kv, StoreOptions::default(), &keep)?;
-    done.push(format!("removed {} placement groups: {}", pgs.len(), listed(&pgs)));
-    done.push(format!("ended the log before record {}", gap.seq));
+    for (number, Piece { disk, kv }) in (0..).zip(pieces) {
+        let Some((_, gap)) = gaps.iter().find(|(of, _)| *of == number) else { continue };
+        let pgs = shared.give_up_groups(number, disk, kv, with.clone(), &keep)?;
+        done.push(format!("removed {} placement groups: {}", pgs.len(), listed(&pgs)));
+        done.push(format!("ended the log before record {}", gap.seq));
+    }
     Ok(true)
 }
 
@@ -142,22 +168,23 @@ fn said_of(record: &BadRecord) -> String {
     format!("{} record {}{about}: {}", record.kind, record.key.escape_ascii(), record.reason)
 }
 
-/// Opens the store and makes a checkpoint. The log may have brought parts of
+/// Opens the store and makes a checkpoint of each partition, of which such records were `removed`. The log may have brought parts of
 /// removed objects back: they go as well.
-fn reopen(target: &Target, removed: &[BadRecord]) -> Result<Vec<String>> {
-    let (mut store, mount) = target.open()?;
+fn reopen(target: &Target, removed: &[Vec<BadRecord>]) -> Result<Vec<String>> {
     let mut done = Vec::new();
-    let lost = removed.iter().filter(|record| record.name.as_ref().is_some_and(|(_, is_live)| *is_live));
-    for (at, name) in lost.filter_map(|record| record.object.as_ref()) {
-        if store.shape(at, name).is_some() {
-            let txn = Transaction { collection: *at, ops: vec![Op::Remove(name.clone())] };
-            store.submit(txn, StoreToken::without_pg(0))?;
-            done.push(format!("removed what the log had of {at} {name}"));
+    for ((mut store, mount), removed) in target.open_all()?.into_iter().zip(removed) {
+        let lost = removed.iter().filter(|record| record.name.as_ref().is_some_and(|(_, is_live)| *is_live));
+        for (at, name) in lost.filter_map(|record| record.object.as_ref()) {
+            if store.shape(at, name).is_some() {
+                let txn = Transaction { collection: *at, ops: vec![Op::Remove(name.clone())] };
+                store.submit(txn, StoreToken::without_pg(0))?;
+                done.push(format!("removed what the log had of {at} {name}"));
+            }
         }
-    }
-    if mount.records > 0 || !removed.is_empty() {
-        store.checkpoint_now()?;
-        done.push(format!("wrote {} records of the log home", mount.records));
+        if mount.records > 0 || !removed.is_empty() {
+            store.checkpoint_now()?;
+            done.push(format!("wrote {} records of the log home", mount.records));
+        }
     }
     Ok(done)
 }

@@ -4,22 +4,26 @@
 use crate::scratch::{ScratchDisk, ScratchKv};
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
-use nacre_blockstore::{BlockStore, MountReport, Options};
+use nacre_blockstore::{BlockStore, MountReport, OpenError, Options, Partitions};
 use nacre_buf::{BufList, ByteStr, Bytes};
 use nacre_env::Disk;
 use nacre_env::real::private::OF_OTHERS;
 use nacre_kv::KvStore;
-use nacre_osd::storage::{self, Stopped};
+use nacre_maps::OsdMap;
+use nacre_osd::storage::{self, MetadataPlace, Stopped, StoppedPartition};
 use nacre_osd::{StorageError, WrappingKey};
-use nacre_store::{Completion, ObjectStore};
+use nacre_store::{Completion, ObjectStore, StoreUsage};
 use nacre_txn::{FetchFrom, ObjectView, ReadError, StoreToken};
 use nacre_types::{HObject, PgId, SpgId, Uuid};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use zeroize::Zeroizing;
 
 /// Objects listed at a time.
 const PAGE_OBJECTS: usize = 1024;
+/// Memory for all of a store.
+const MEMORY_BYTES: usize = 1 << 30;
 /// Names the one read that is ever on its way.
 const FETCH: StoreToken = StoreToken::without_pg(1);
 
@@ -119,42 +123,83 @@ impl Target {
         storage::device_facts(&self.folder)
     }
 
-    /// The metadata of a store, locked. Never made anew: a store without metadata is damaged, not empty.
-    pub(crate) fn metadata(&self, stopped: &Stopped) -> Result<Box<dyn KvStore + Send>> {
-        open_metadata(stopped, &self.shown())
+    /// Devices and metadata of each partition.
+    pub(crate) fn pieces(&self) -> Result<Vec<Piece>> {
+        pieces_of(self.stopped()?, &self.shown())
     }
 
-    /// Devices and metadata.
-    pub(crate) fn parts(&self) -> Result<(Box<dyn Disk>, Box<dyn KvStore + Send>)> {
-        let stopped = self.stopped()?;
-        let kv = self.metadata(&stopped)?;
-        Ok((stopped.disk, kv))
+    /// The same, whose changes stay in memory.
+    pub(crate) fn scratch(&self) -> Result<Vec<Piece>> {
+        Ok(self.pieces()?.into_iter().map(Piece::into_scratch).collect())
     }
 
-    /// The store, to be changed.
-    pub(crate) fn open(&self) -> Result<(BlockStore, MountReport)> {
-        let (disk, kv) = self.parts()?;
-        BlockStore::open(disk, kv, Options::default()).with_context(|| self.shown())
+    /// The partitions of the store, to be changed; one where it is not divided.
+    pub(crate) fn open_all(&self) -> Result<Vec<Opened>> {
+        open_each(self.pieces()?, Partitions::open).with_context(|| self.shown())
     }
 
-    /// The store as it would open, without a byte of it being changed.
-    pub(crate) fn look(&self) -> Result<(BlockStore, MountReport)> {
-        let (disk, kv) = self.parts()?;
-        open_scratch(disk, kv, &self.shown())
+    /// The partitions as they would open, without a byte of them being changed.
+    pub(crate) fn look_at_all(&self) -> Result<Vec<Opened>> {
+        open_scratch(self.pieces()?, &self.shown())
     }
 
-    /// As [`Target::look`], of a store whose log may have a gap: as it was before.
-    pub(crate) fn look_before_gap(&self) -> Result<(BlockStore, MountReport)> {
-        let (disk, kv) = self.scratch()?;
-        BlockStore::open_before_gap(Box::new(disk), Box::new(kv), Options::default())
+    /// As [`Target::look_at_all`], of a store whose logs may have a gap: as each was before.
+    pub(crate) fn look_before_gap(&self) -> Result<Vec<Opened>> {
+        open_each(self.scratch()?, Partitions::open_before_gap)
             .with_context(|| format!("{}: `nacre store check` says more", self.shown()))
     }
+}
 
-    /// Device and metadata, whose changes stay in memory.
-    pub(crate) fn scratch(&self) -> Result<(ScratchDisk, ScratchKv)> {
-        let (disk, kv) = self.parts()?;
-        Ok((ScratchDisk::over(disk), ScratchKv::over(kv)))
+/// A partition that is open, and what opening it found.
+pub(crate) type Opened = (BlockStore, MountReport);
+
+/// What a partition is opened from; of a store that is not divided, all of it.
+pub(crate) struct Piece {
+    pub(crate) disk: Box<dyn Disk>,
+    pub(crate) kv: Box<dyn KvStore + Send>,
+}
+
+impl Piece {
+    fn into_scratch(self) -> Self {
+        let Self { disk, kv } = self;
+        Self { disk: Box::new(ScratchDisk::over(disk)), kv: Box::new(ScratchKv::over(kv)) }
     }
+}
+
+/// Devices and metadata of each partition of a store that is held.
+pub(crate) fn pieces_of(stopped: Stopped, shown: &str) -> Result<Vec<Piece>> {
+    let piece = |partition: StoppedPartition| {
+        let kv = open_metadata(&partition.metadata, shown)?;
+        Ok(Piece { disk: partition.disk, kv })
+    };
+    stopped.partitions.into_iter().map(piece).collect()
+}
+
+/// With what each of so many partitions is opened.
+pub(crate) fn options(partitions: usize) -> Options {
+    Options::for_memory(MEMORY_BYTES / partitions.max(1))
+}
+
+/// Which partition has what, of all pieces of a store.
+pub(crate) fn read_partitions(pieces: &mut [Piece]) -> Result<Partitions, OpenError> {
+    let (mut disks, mut metadata) = (Vec::new(), Vec::new());
+    for Piece { disk, kv } in pieces {
+        disks.push(disk);
+        metadata.push(&**kv as &dyn KvStore);
+    }
+    let Some(first) = disks.first_mut() else { return Err(OpenError::ForeignMetadata) };
+    Partitions::read(first.as_mut(), &metadata)
+}
+
+/// A way to open a partition.
+type Open =
+    fn(&mut Partitions, u32, Box<dyn Disk>, Box<dyn KvStore + Send>, Options) -> Result<Opened, OpenError>;
+
+fn open_each(mut pieces: Vec<Piece>, open: Open) -> Result<Vec<Opened>, OpenError> {
+    let (mut shared, options) = (read_partitions(&mut pieces)?, options(pieces.len()));
+    let open =
+        |(number, Piece { disk, kv }): (u32, Piece)| open(&mut shared, number, disk, kv, options.clone());
+    (0..).zip(pieces).map(open).collect()
 }
 
 /// What to do about an error, where the error does not say it.
@@ -171,30 +216,40 @@ fn in_use(shown: &str) -> anyhow::Error {
     )
 }
 
-/// The metadata of a store that is held. Never made anew: a store without metadata is damaged, not empty.
-pub(crate) fn open_metadata(stopped: &Stopped, shown: &str) -> Result<Box<dyn KvStore + Send>> {
-    if !stopped.metadata.exists() {
-        bail!("{} is missing: the store's metadata is lost", stopped.metadata.path().display());
+/// The metadata of a partition of a store that is held. Never made anew: a store without metadata is damaged, not empty.
+pub(crate) fn open_metadata(metadata: &MetadataPlace, shown: &str) -> Result<Box<dyn KvStore + Send>> {
+    if !metadata.exists() {
+        bail!("{} is missing: the store's metadata is lost", metadata.path().display());
     }
-    match stopped.metadata.open() {
+    match metadata.open() {
         Err(error) if error.is_in_use() => Err(in_use(shown)),
         opened => Ok(opened?),
     }
 }
 
-/// A store as it would open, whose changes stay in memory.
-pub(crate) fn open_scratch(
-    disk: Box<dyn Disk>,
-    kv: Box<dyn KvStore + Send>,
-    shown: &str,
-) -> Result<(BlockStore, MountReport)> {
-    let (disk, kv) = (ScratchDisk::over(disk), ScratchKv::over(kv));
-    BlockStore::open(Box::new(disk), Box::new(kv), Options::default())
+/// The partitions of a store as they would open, whose changes stay in memory.
+pub(crate) fn open_scratch(pieces: Vec<Piece>, shown: &str) -> Result<Vec<Opened>> {
+    open_each(pieces.into_iter().map(Piece::into_scratch).collect(), Partitions::open)
         .with_context(|| format!("{shown}: `nacre store check` says more"))
 }
 
+/// The partition that has a PG; `None`: none has it.
+pub(crate) fn partition_with<'a>(stores: &'a mut [Opened], at: &SpgId) -> Option<&'a mut BlockStore> {
+    stores.iter_mut().map(|(store, _)| store).find(|store| store.collections().contains(at))
+}
+
+/// How full a store is, as its OSD counts it.
+pub(crate) fn usage_of(stores: &[Opened]) -> StoreUsage {
+    StoreUsage::of_partitions(stores.iter().map(|(store, _)| (store.usage(), 1)))
+}
+
+/// Newest map that any partition holds.
+pub(crate) fn newest_map_of_all(stores: &[Opened]) -> Option<Arc<OsdMap>> {
+    stores.iter().filter_map(|(store, _)| newest_map(store)).max_by_key(|map| map.epoch)
+}
+
 /// Newest map that a store holds: cluster and epoch; `None` in one that no OSD has used yet.
-pub(crate) fn newest_map(store: &BlockStore) -> Option<std::sync::Arc<nacre_maps::OsdMap>> {
+pub(crate) fn newest_map(store: &BlockStore) -> Option<Arc<OsdMap>> {
     storage::stored_maps(store).pop()
 }
 

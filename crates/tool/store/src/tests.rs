@@ -2,19 +2,40 @@
 
 mod content;
 mod devices;
+mod divided;
 mod encrypted;
 mod encrypted_moves;
 mod image;
 mod moves;
 
 use crate::repair::{self, repair};
-use crate::target::{Target, each_object};
+use crate::target::{Opened, Target, each_object};
 use crate::{check, compact, dump, export, import, trim};
+use anyhow::Result;
 use content::{Folder, PG, fill, same, submit};
 use nacre_osd::storage;
 use nacre_store::ObjectStore;
 use nacre_txn::{ObjectView, Op, Transaction};
 use std::os::unix::fs::FileExt;
+
+/// The only partition of a store that is not divided.
+fn only(opened: Result<Vec<Opened>>) -> Result<Opened> {
+    let mut stores = opened?;
+    assert_eq!(stores.len(), 1, "it is divided");
+    Ok(stores.remove(0))
+}
+
+impl Target {
+    /// The store, which is not divided, to be changed.
+    fn open(&self) -> Result<Opened> {
+        only(self.open_all())
+    }
+
+    /// The same as it would open, without a byte of it being changed.
+    fn look(&self) -> Result<Opened> {
+        only(self.look_at_all())
+    }
+}
 
 /// A store with content, closed. What was written last is only in its log.
 fn stopped(name: &str) -> Folder {
@@ -130,7 +151,7 @@ fn rotten_data_is_found_by_a_deep_check_only() {
 #[test]
 fn a_free_map_that_contradicts_the_objects_is_made_anew() {
     let folder = stopped("free-map");
-    let mut kv = folder.target().parts().expect("the metadata").1;
+    let mut kv = folder.target().pieces().expect("the metadata").remove(0).kv;
     let (key, value) = kv.scan_prefix(b"f").expect("a healthy file").swap_remove(0);
     let mut wrong = value.to_vec();
     // Behind the envelope, bits of blocks 0 to 32767: the superblocks and the log are none of them.
@@ -160,7 +181,7 @@ fn log_records(folder: &Folder) -> Vec<u64> {
 #[test]
 fn a_log_with_a_gap_is_named_and_groups_are_given_up_only_when_asked() {
     let folder = Folder::new("gap");
-    content::fill_one_by_one(&folder);
+    content::fill_one_by_one(&mut folder.target().open().expect("the store opens").0);
     let offsets = log_records(&folder);
     assert!(offsets.len() > 5, "{offsets:?}");
     spoil(&folder, offsets[offsets.len() - 4] + 100);
@@ -174,7 +195,7 @@ fn a_log_with_a_gap_is_named_and_groups_are_given_up_only_when_asked() {
         "{done:?}"
     );
     assert!(folder.target().look().is_err());
-    let (mut store, mount) = folder.target().look_before_gap().expect("can be looked at");
+    let (mut store, mount) = only(folder.target().look_before_gap()).expect("can be looked at");
     assert!(mount.gap.is_some() && store.collections().contains(&PG));
     export::write(&mut store, &PG, Vec::new()).expect("can be exported");
     drop(store);
@@ -195,7 +216,7 @@ fn unreadable_metadata_is_removed_only_when_asked() {
     let number = store.shape(&PG, &content::large()).expect("an object").number;
     drop(store);
     let key = [b"o", &number.to_be_bytes()[..]].concat();
-    let mut kv = folder.target().parts().expect("the metadata").1;
+    let mut kv = folder.target().pieces().expect("the metadata").remove(0).kv;
     let value = kv.get(&key).expect("a healthy file").expect("written home");
     let mut batch = nacre_kv::KvBatch::default();
     batch.put(key, value.slice(..value.len() - 5));
@@ -241,16 +262,17 @@ fn a_compaction_keeps_everything_and_gives_space_back() {
 #[test]
 fn a_dump_shows_groups_and_objects() {
     let folder = stopped("dump");
-    let (mut store, _) = folder.target().look().expect("the store opens");
-    let all = dump::overview(&mut store).expect("an overview");
+    let mut stores = folder.target().look_at_all().expect("the store opens");
+    let all = dump::overview(&mut stores).expect("an overview");
+    let store = &mut stores[0].0;
     assert_eq!(all["placement_groups"][0]["pgid"], "2.1f");
     assert_eq!(all["placement_groups"][0]["objects"], content::OBJECTS);
-    let one = dump::object(&store, &PG, &content::large()).expect("an object");
+    let one = dump::object(store, &PG, &content::large()).expect("an object");
     assert_eq!(one["attrs"]["colour"], "blue\\xff");
     assert_eq!(one["omap"]["key-000"], "value 0");
     assert_eq!(one["size_bytes"], content::LARGE_BYTES);
     assert!(one["extents"][0]["crcs"][0].as_str().is_some_and(|crc| crc.len() == 8));
-    let text = dump::hexdump(&mut store, &PG, &content::large(), (0, 20)).expect("data");
+    let text = dump::hexdump(store, &PG, &content::large(), (0, 20)).expect("data");
     assert_eq!(text.lines().count(), 2);
     assert!(text.starts_with("00000000  "), "{text}");
 }
@@ -266,16 +288,16 @@ fn an_exported_group_is_the_same_in_another_store() {
     let (source, target) = (stopped("export"), Folder::new("import"));
     content::only_map(&target);
     let file = exported(&source);
-    let (mut store, _) = target.target().open().expect("the store opens");
-    let (header, totals) = import::read(&mut store, &file[..], false).expect("can be imported");
+    let mut stores = target.target().open_all().expect("the store opens");
+    let (header, totals) = import::read(&mut stores, &file[..], false).expect("can be imported");
     assert_eq!((header.pg, totals.objects), (PG, content::OBJECTS));
     let (mut original, _) = source.target().look().expect("the store opens");
-    same(&mut original, &mut store);
-    let again = import::read(&mut store, &file[..], false).expect_err("it is there");
+    same(&mut original, &mut stores[0].0);
+    let again = import::read(&mut stores, &file[..], false).expect_err("it is there");
     assert!(again.to_string().contains("--force"), "{again}");
-    import::read(&mut store, &file[..], true).expect("replaces it");
-    same(&mut original, &mut store);
-    drop(store);
+    import::read(&mut stores, &file[..], true).expect("replaces it");
+    same(&mut original, &mut stores[0].0);
+    drop(stores);
     let findings = check::examine(&target.target(), true).expect("can be checked");
     assert!(findings.is_sound(), "{:?}", findings.problems);
 }
@@ -285,18 +307,18 @@ fn a_cut_or_spoilt_file_leaves_nothing_behind() {
     let (source, target) = (stopped("cut"), Folder::new("cut-target"));
     content::only_map(&target);
     let file = exported(&source);
-    let (mut store, _) = target.target().open().expect("the store opens");
+    let mut stores = target.target().open_all().expect("the store opens");
     for length in [0, 10, 40, 500, file.len() / 2, file.len() - 1] {
-        import::read(&mut store, &file[..length], false).expect_err("the file is cut off");
-        assert!(!store.collections().contains(&PG), "cut to {length}");
+        import::read(&mut stores, &file[..length], false).expect_err("the file is cut off");
+        assert!(!stores[0].0.collections().contains(&PG), "cut to {length}");
     }
     for at in (0..file.len()).step_by(file.len() / 60 + 1) {
         let mut spoilt = file.clone();
         spoilt[at] ^= 0x10;
-        import::read(&mut store, &spoilt[..], false).expect_err("a byte is wrong");
-        assert!(!store.collections().contains(&PG), "byte {at}");
+        import::read(&mut stores, &spoilt[..], false).expect_err("a byte is wrong");
+        assert!(!stores[0].0.collections().contains(&PG), "byte {at}");
     }
-    assert!(store.pg_meta(&PG, b"").is_empty());
+    assert!(stores[0].0.pg_meta(&PG, b"").is_empty());
 }
 
 #[test]
@@ -308,9 +330,9 @@ fn a_group_of_another_cluster_or_the_future_is_refused() {
     {
         let target = Folder::new(name);
         content::map(&target, fsid, epoch);
-        let (mut store, _) = target.target().open().expect("the store opens");
-        import::read(&mut store, &file[..], false).expect_err("refused");
-        assert_eq!(import::read(&mut store, &file[..], true).is_ok(), forced, "{name}");
+        let mut stores = target.target().open_all().expect("the store opens");
+        import::read(&mut stores, &file[..], false).expect_err("refused");
+        assert_eq!(import::read(&mut stores, &file[..], true).is_ok(), forced, "{name}");
     }
     assert!(storage::stored_maps(&source.target().look().expect("the store opens").0).len() == 1);
 }

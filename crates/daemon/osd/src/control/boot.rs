@@ -2,7 +2,7 @@
 
 use crate::config::OsdConfig;
 use crate::osd_addrs::Addresses;
-use crate::report;
+use crate::report::{self, StoreFacts};
 use nacre_msg::peer::PeerVersions;
 use nacre_msg::stats::PgStat;
 use nacre_msg::{MarkMeDown, OsdBeacon, OsdBoot, Superblock};
@@ -48,7 +48,7 @@ pub(super) fn log_end(osd: OsdId, epoch: Epoch, reason: EndReason) {
 /// Asks the monitor to mark us up at `addrs`. `first_up`: the epoch in which this process first came up, 0 before.
 pub(super) fn boot(
     config: &OsdConfig,
-    (versions, capacity_bytes): (PeerVersions, u64),
+    (versions, store): (PeerVersions, StoreFacts),
     addrs: &Addresses,
     epoch: Epoch,
     first_up: Epoch,
@@ -65,7 +65,7 @@ pub(super) fn boot(
     OsdBoot {
         version: epoch.into(),
         superblock,
-        metadata: report::metadata(config, versions, capacity_bytes, addrs),
+        metadata: report::metadata(config, versions, store, addrs),
         hb_back_addrs: addrs.hb_back.clone(),
         cluster_addrs: addrs.cluster.clone(),
         boot_epoch: first_up,

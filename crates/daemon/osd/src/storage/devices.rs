@@ -2,7 +2,7 @@
 
 use super::encryption::{self, StoreKeys, Unlocked, cipher, part_of, through, unlock};
 use super::metadata::MetadataPlace;
-use super::parts::{DeviceLabel, PartDisk, Parts};
+use super::parts::{DeviceLabel, PartDisk, PartitionParts, Parts};
 use super::{
     BLOCK_FILE, JOURNAL_FILE, LOG_FILE, META_DEVICE, META_FILE, NOTE_FILE, StorageError, file_error,
     make_journal, make_store, remove,
@@ -16,7 +16,7 @@ use nacre_device::{
 use nacre_env::File;
 use nacre_env::disk::{Disk, Window, blocking};
 use nacre_env::real::{DeviceView, DriverChoice, HeldDevice, RealDisk, private};
-use nacre_kv::{DevicePart, KvError, KvOptions, RegionFile, RegionPlace, journal_file_bytes};
+use nacre_kv::{DevicePart, KvError, RegionFile, RegionPlace, journal_file_bytes};
 use nacre_types::{OsdId, Uuid};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -91,14 +91,13 @@ pub fn mkfs_on_devices(
     private::make_folder(folder).map_err(file_error(folder))?;
     let key = encryption::new_on_device(&data.claimed.name, data.view.as_ref(), owner.store, key)?;
     let place = new_metadata(metadata.as_ref().unwrap_or(&data), key.as_ref())?;
-    let mut kv = place.open_tree(KvOptions::default())?;
     let mut labels = vec![data.to_be_labelled(BLOCK_FILE)];
     labels.extend(log.as_ref().map(|log| log.to_be_labelled(LOG_FILE)));
     labels.extend(metadata.as_ref().map(|metadata| metadata.to_be_labelled(META_DEVICE)));
     let data = new_disk(data, RegionKind::Store, key.as_ref())?;
     let log = log.map(|log| new_disk(log, RegionKind::Log, key.as_ref())).transpose()?;
-    make_store(folder, Box::new(data), log.map(|log| Box::new(log) as Box<dyn Disk>), &mut kv, owner.store)?;
-    drop(kv);
+    let log = log.map(|log| Box::new(log) as Box<dyn Disk>);
+    make_store(folder, Box::new(data), log, std::slice::from_ref(&place), owner.store)?;
     make_journal(&place, store_bytes)?;
     for name in [BLOCK_FILE, LOG_FILE, META_DEVICE, META_FILE, JOURNAL_FILE, NOTE_FILE] {
         remove(&folder.join(name))?;
@@ -344,7 +343,8 @@ pub(super) fn open_labelled(folder: &Path, key: Option<&WrappingKey>) -> Result<
     let metadata_disks = metadata.map_or_else(BTreeMap::new, |linked| linked.held.disks());
     let data = data.into_disk(RegionKind::Store, key)?;
     let log = log.map(|log| log.into_disk(RegionKind::Log, key)).transpose()?;
-    Ok(Some(Parts { data, log, metadata: place, labels, metadata_disks, keys }))
+    let first = PartitionParts { data, log, metadata: place };
+    Ok(Some(Parts { first, others: Vec::new(), labels, metadata_disks, keys }))
 }
 
 /// The OSD's uuid and its data device, if that has a label.

@@ -1,11 +1,13 @@
 //! [`StorageError`]: why a store cannot be made or opened.
 
+use crate::own_collection::MapsApart;
 use nacre_blockstore::OpenError as BlockError;
 use nacre_crypt::KeyBlockError;
 use nacre_device::{LabelError, LayoutError, Refusal, RegionKind};
 use nacre_env::real::OpenError as DiskError;
 use nacre_env::real::private::PrivateError;
 use nacre_kv::KvError;
+use nacre_store::StoreError;
 use std::io;
 use std::path::PathBuf;
 
@@ -167,6 +169,22 @@ pub enum StorageError {
     Mixed {
         /// Link to the device.
         link: PathBuf,
+    },
+    /// Partitions that come to one shard cannot be given the same maps.
+    #[error("{path}: the maps of one partition cannot be written to another: {source}")]
+    Maps {
+        /// Folder of the OSD.
+        path: PathBuf,
+        /// What the store says to what it was to write.
+        source: StoreError,
+    },
+    /// Partitions that come to one shard do not have the maps between theirs.
+    #[error("{path}: {source}")]
+    MapsApart {
+        /// Folder of the OSD.
+        path: PathBuf,
+        /// How far they are apart.
+        source: MapsApart,
     },
     /// What the files hold is no store, or damaged.
     #[error("{path}: {source}")]

@@ -47,6 +47,14 @@ pub enum MetadataPlace {
     },
 }
 
+/// The names of a partition's tree and journal; the first one's are those of a store that is not divided.
+pub(super) fn metadata_files(partition: u32) -> [String; 2] {
+    [META_FILE, JOURNAL_FILE].map(|name| match partition {
+        0 => name.to_owned(),
+        number => name.replacen('.', &format!(".{number}."), 1),
+    })
+}
+
 /// What decrypts the tree's file.
 fn tree_cipher(key: &DataKey) -> impl Fn(Arc<dyn File>) -> Arc<dyn File> + Send + Sync + use<> {
     let key = key.clone();
@@ -63,9 +71,10 @@ pub(super) struct Metadata {
 }
 
 impl MetadataPlace {
-    /// The files in an OSD's folder, or links to them.
-    pub(super) fn in_folder(folder: &Path, key: Option<DataKey>) -> Self {
-        Self::Files { tree: folder.join(META_FILE), journal: folder.join(JOURNAL_FILE), key }
+    /// The files of a partition in an OSD's folder, or links to them. `key` is the store's.
+    pub(super) fn in_folder(folder: &Path, partition: u32, key: Option<&DataKey>) -> Self {
+        let [tree, journal] = metadata_files(partition).map(|name| folder.join(name));
+        Self::Files { tree, journal, key: key.map(|key| key.of_partition(partition)) }
     }
 
     /// The tree's file, or the device.
@@ -261,10 +270,10 @@ impl MetadataPlace {
         }
     }
 
-    /// The options with which an OSD opens them.
-    pub(super) fn options(&self, cache_bytes: usize) -> KvOptions {
+    /// The options with which an OSD opens them, one of so many partitions of its store.
+    pub(super) fn options(&self, cache_bytes: usize, partitions: usize) -> KvOptions {
         let reserve_bytes = match self {
-            Self::Files { .. } => META_RESERVE_BYTES,
+            Self::Files { .. } => META_RESERVE_BYTES / partitions as u64,
             Self::Regions { tree, .. } => {
                 let total = tree.room().map_or(0, |room: FileRoom| room.total_bytes);
                 META_RESERVE_BYTES.min(total / REGION_RESERVE_DIVISOR)

@@ -14,12 +14,20 @@ use std::sync::Arc;
 /// A device of a store, or the part of one that is the store's, decrypted.
 pub(super) type PartDisk = CryptDisk<Window<RealDisk>>;
 
-/// What a store is on.
-pub(super) struct Parts {
+/// What a partition of a store is on: holds of its own on the devices that all share, and its metadata.
+pub(super) struct PartitionParts {
     pub(super) data: PartDisk,
     /// The log's, when it has one of its own.
     pub(super) log: Option<PartDisk>,
     pub(super) metadata: MetadataPlace,
+}
+
+/// What a store is on.
+pub(super) struct Parts {
+    /// Of its first partition; of the only one, where it is not divided.
+    pub(super) first: PartitionParts,
+    /// Of the others, in order.
+    pub(super) others: Vec<PartitionParts>,
     /// The labels of its devices; none of a store in files.
     pub(super) labels: Vec<DeviceLabel>,
     /// The metadata's disks, where they have a device of their own.
@@ -31,6 +39,12 @@ pub(super) struct Parts {
 /// The device below a part.
 pub(super) const fn real(disk: &PartDisk) -> &RealDisk {
     disk.disk().disk()
+}
+
+impl Parts {
+    pub(super) fn partitions(&self) -> usize {
+        1 + self.others.len()
+    }
 }
 
 /// The label of a device that belongs to a store.
@@ -81,8 +95,8 @@ impl DeviceLabel {
 
 /// The names of the disks below, with what is printed on them.
 pub(super) fn disks_of(parts: &Parts) -> BTreeMap<String, Option<String>> {
-    let of_log = parts.log.iter().flat_map(|log| real(log).disks());
-    let all = real(&parts.data).disks().iter().chain(of_log).chain(&parts.metadata_disks);
+    let of_log = parts.first.log.iter().flat_map(|log| real(log).disks());
+    let all = real(&parts.first.data).disks().iter().chain(of_log).chain(&parts.metadata_disks);
     all.map(|(name, id)| (name.clone(), id.clone())).collect()
 }
 

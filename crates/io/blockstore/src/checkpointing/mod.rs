@@ -36,6 +36,7 @@ impl BlockStore {
         if self.checkpoint.is_some() {
             return;
         }
+        let slabs_change = self.mind_slabs(false);
         let (size, used) = self.wal.usage();
         let dirty = self.table.space.dirty_bytes();
         let (entries, bytes) = self.table.changed();
@@ -47,6 +48,7 @@ impl BlockStore {
             || dirty + metadata as u64 > self.options.changes_bytes_max
             || self.wal.collecting_bytes() > 0 && self.wal.is_durable_to(TxnNumber::MAX)
             || self.wal.is_stuck()
+            || slabs_change
             || self.table.space.alloc.wants_checkpoint()
         {
             self.start_checkpoint();
@@ -61,6 +63,7 @@ impl BlockStore {
             // What was changed by what could not be read is not to be kept.
             return;
         }
+        self.mind_slabs(true);
         self.write_all_records();
         let number = self.wal.cut();
         let cut = self.table.space.alloc.cut();
@@ -76,6 +79,7 @@ impl BlockStore {
         std::mem::take(&mut self.table.dead_prefixes)
             .into_iter()
             .for_each(|prefix| batch.delete_prefix(prefix));
+        self.cut_leases(&mut batch);
         let period = self.table.freeze();
         self.checkpoint = Some(Checkpoint {
             cut,
@@ -154,6 +158,10 @@ impl BlockStore {
     }
 
     fn commit(&mut self, checkpoint: &mut Checkpoint) {
+        self.hear_of_failures();
+        if self.failed.is_some() {
+            return;
+        }
         checkpoint.batch.put(kv_schema::state_key(), checkpoint.state.encode());
         self.table.kv.submit(std::mem::take(&mut checkpoint.batch), KvTag(self.checkpoints));
         checkpoint.stage = Stage::Commit;
@@ -173,5 +181,6 @@ impl BlockStore {
         self.shares.committed(checkpoint.begins);
         self.wal.checkpoint_durable(checkpoint.number, checkpoint.state.wal, &mut self.durable);
         checkpoint.stage = Stage::Adopt;
+        self.leases_durable();
     }
 }

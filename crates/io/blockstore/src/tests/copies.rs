@@ -186,7 +186,7 @@ fn copies_under_way_show_what_was_cloned() {
             if rng.u64().is_multiple_of(20) {
                 drop(store);
                 rig.crash(usize::try_from(seed % 3).expect("small"));
-                let bad = crate::bad_metadata(&mut rig.device.open(), &rig.kv).expect("readable metadata");
+                let bad = crate::bad_metadata(&mut rig.device.open(), &rig.kv, 0).expect("readable metadata");
                 assert_eq!(bad, [], "{context}");
                 store = rig.open();
                 compare(&mut store, &model, &format!("{context}, after a crash"));
@@ -196,7 +196,7 @@ fn copies_under_way_show_what_was_cloned() {
         compare(&mut store, &model, &format!("seed {seed}, at the end"));
         drop(store);
         rig.kill();
-        let bad = crate::bad_metadata(&mut rig.device.open(), &rig.kv).expect("readable metadata");
+        let bad = crate::bad_metadata(&mut rig.device.open(), &rig.kv, 0).expect("readable metadata");
         assert_eq!(bad, [], "seed {seed}");
         let left = rig
             .copy_metadata()

@@ -65,7 +65,7 @@ fn a_removal_goes_on_after_a_crash() {
         assert_eq!(store.usage().allocated_bytes, 4096, "seed {seed}");
         drop(store);
         rig.kill();
-        let bad = crate::bad_metadata(&mut rig.device.open(), &rig.kv).expect("readable metadata");
+        let bad = crate::bad_metadata(&mut rig.device.open(), &rig.kv, 0).expect("readable metadata");
         assert_eq!(bad, [], "seed {seed}");
     }
 }

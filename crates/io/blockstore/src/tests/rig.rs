@@ -92,7 +92,7 @@ struct SlowKv {
 }
 
 impl SharedKv {
-    fn new(seed: u64) -> Self {
+    pub(super) fn new(seed: u64) -> Self {
         let mut kv = MemoryKv::new();
         kv.hold();
         Self(Arc::new(Mutex::new(SlowKv {
@@ -113,7 +113,17 @@ impl SharedKv {
         }
     }
 
-    fn with<T>(&self, work: impl FnOnce(&mut MemoryKv) -> T) -> T {
+    /// Power goes and comes back: so many of the batches under way are there.
+    pub(super) fn crash(&self, survivors: usize) {
+        self.with(|kv| *kv = std::mem::take(kv).crash(survivors));
+    }
+
+    /// The process ends: all batches under way are lost, or none is.
+    pub(super) fn lose_submitted(&self, all: bool) {
+        self.crash(if all { 0 } else { usize::MAX });
+    }
+
+    pub(super) fn with<T>(&self, work: impl FnOnce(&mut MemoryKv) -> T) -> T {
         work(&mut self.0.lock().expect("no test panics while it holds this").kv)
     }
 }
@@ -236,7 +246,7 @@ impl Rig {
     pub(super) fn try_open(&mut self) -> Result<(BlockStore, MountReport), OpenError> {
         self.opened += 1;
         // The process that had it open may have ended in the middle of a commit.
-        self.lose_submitted(self.opened.is_multiple_of(2));
+        self.kv.lose_submitted(self.opened.is_multiple_of(2));
         let stepping = |device: &SimDevice, part: CryptPart, salt: u64| {
             let rng = SeededEntropy(self.seed ^ (self.opened << 32) ^ salt);
             let disk = Stepping { disk: device.open(), device: device.clone(), rng };
@@ -259,7 +269,7 @@ impl Rig {
     pub(super) fn crash(&mut self, survivors: usize) {
         self.device.crash();
         self.log_device.iter().for_each(SimDevice::crash);
-        self.kv.with(|kv| *kv = std::mem::take(kv).crash(survivors));
+        self.kv.crash(survivors);
     }
 
     /// The process is killed; the machine runs on.
@@ -282,12 +292,8 @@ impl Rig {
     }
 
     fn with_kv<T>(&self, work: impl FnOnce(&mut MemoryKv) -> T) -> T {
-        self.lose_submitted(true);
+        self.kv.lose_submitted(true);
         self.kv.with(work)
-    }
-
-    fn lose_submitted(&self, all: bool) {
-        self.kv.with(|kv| *kv = std::mem::take(kv).crash(if all { 0 } else { usize::MAX }));
     }
 
     /// From now on a commit of metadata takes so many turns.

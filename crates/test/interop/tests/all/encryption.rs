@@ -5,7 +5,7 @@ use crate::devices::Started;
 use nacre_interop::{Cluster, Shell};
 
 /// Begins each script.
-const HANDS: &str = r#"
+pub(crate) const HANDS: &str = r#"
     umask 077
     key() { ceph-authtool --gen-print-key; }
     refused() { if "$@" > out 2>&1; then echo "should have failed: $*" >&2; exit 1; fi; }

@@ -37,4 +37,5 @@ mod rados;
 mod rbd;
 mod recovery;
 mod recovery_target;
+mod shards;
 mod user;

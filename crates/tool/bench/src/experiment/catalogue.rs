@@ -12,15 +12,11 @@ pub(super) struct Experiment {
 
 /// How an experiment is carried out.
 #[derive(Debug)]
-pub(super) enum Plan {
+pub(super) struct Plan {
     /// Pairs of clusters, one pair after the other.
-    Compare {
-        pairs: &'static [(Variant, Variant)],
-        /// What is measured unless `--cells` says otherwise.
-        cells: &'static [&'static str],
-    },
-    /// Not with this program, and why.
-    Refused(&'static str),
+    pub(super) pairs: &'static [(Variant, Variant)],
+    /// What is measured unless `--cells` says otherwise.
+    pub(super) cells: &'static [&'static str],
 }
 
 /// One cluster of a comparison.
@@ -50,7 +46,7 @@ pub(super) const EXPERIMENTS: [Experiment; 8] = [
         name: "osds-per-device",
         asks: "Do two OSDs on a device do more than one? Both sides have as much memory and space in all.",
         mind: "all OSDs are on the device of --dir; on a machine whose processors are busy, more OSDs do less",
-        plan: Plan::Compare {
+        plan: Plan {
             pairs: &[(
                 variant("osds-3", &["--osds=3", "--osd-size=4G", "--osd-memory-target=1G"]),
                 variant("osds-6", &["--osds=6", "--osd-size=2G", "--osd-memory-target=512M"]),
@@ -62,7 +58,7 @@ pub(super) const EXPERIMENTS: [Experiment; 8] = [
         name: "copies",
         asks: "What do two copies cost and save, compared with three?",
         mind: "two copies have one left when an OSD fails, and nobody to ask when that one is damaged",
-        plan: Plan::Compare {
+        plan: Plan {
             pairs: &[(variant("copies-3", &["copies=3"]), variant("copies-2", &["copies=2"]))],
             cells: &["randread-4k-qd32", "randwrite-4k-qd1", "randwrite-4k-qd32", "write-4m-qd4"],
         },
@@ -71,7 +67,7 @@ pub(super) const EXPERIMENTS: [Experiment; 8] = [
         name: "ec",
         asks: "What do codes of 2+1 and 4+2 chunks cost and save, compared with three copies?",
         mind: "2+1 survives one failure, 4+2 and three copies two; they take 1.5, 1.5 and 3 times the data's space",
-        plan: Plan::Compare {
+        plan: Plan {
             pairs: &[
                 (COPIES_3_OF_6, variant("ec-2-1", &["ec=2+1", "--osds=6", "--osd-size=2G"])),
                 (COPIES_3_OF_6, variant("ec-4-2", &["ec=4+2", "--osds=6", "--osd-size=2G"])),
@@ -83,7 +79,7 @@ pub(super) const EXPERIMENTS: [Experiment; 8] = [
         name: "memory",
         asks: "Do 256 MiB of memory target per OSD do as well as 1 GiB, and 2 GiB better?",
         mind: "it matters to data that does not fit: give --size-mib what clients work on, beyond the targets",
-        plan: Plan::Compare {
+        plan: Plan {
             pairs: &[
                 (MEMORY_1G, variant("memory-256m", &["--osd-memory-target=256M"])),
                 (MEMORY_1G, variant("memory-2g", &["--osd-memory-target=2G"])),
@@ -95,7 +91,7 @@ pub(super) const EXPERIMENTS: [Experiment; 8] = [
         name: "log-device",
         asks: "Does the write-ahead log on a device of its own (--log-dir) make writes faster?",
         mind: "the logs of all OSDs share that device; when it fails, all of them fail",
-        plan: Plan::Compare {
+        plan: Plan {
             pairs: &[(
                 variant("log-beside-data", &[]),
                 Variant { label: "log-device", words: &[], has_log_device: true },
@@ -105,18 +101,18 @@ pub(super) const EXPERIMENTS: [Experiment; 8] = [
     },
     Experiment {
         name: "shards",
-        asks: "What do more threads per OSD give?",
-        mind: "",
-        plan: Plan::Refused(
-            "an OSD on a device has one shard so far: its store belongs to that one's thread. Several come with milestone 11; \
-             until then more OSDs per device use more processors (nacre bench experiment osds-per-device)",
-        ),
+        asks: "What do two threads per OSD, each with a part of its store, give and cost beside one?",
+        mind: "it pays where an OSD has more than one processor for itself; here three OSDs and the clients share them all",
+        plan: Plan {
+            pairs: &[(variant("shards-1", &["--shards=1"]), variant("shards-2", &["--shards=2"]))],
+            cells: &SMALL_AND_LARGE,
+        },
     },
     Experiment {
         name: "pgs",
         asks: "Do 128 or 512 PGs do better or worse than 32, on three OSDs?",
         mind: "more PGs spread data more evenly over many OSDs; that is not measured here",
-        plan: Plan::Compare {
+        plan: Plan {
             pairs: &[(PGS_32, variant("pgs-128", &["pgs=128"])), (PGS_32, variant("pgs-512", &["pgs=512"]))],
             cells: &SMALL_AND_LARGE,
         },
@@ -125,7 +121,7 @@ pub(super) const EXPERIMENTS: [Experiment; 8] = [
         name: "messenger",
         asks: "What does encryption between clients and OSDs, and between OSDs, cost (secure, instead of crc)?",
         mind: "the network is the loopback's; a processor without AES instructions pays far more",
-        plan: Plan::Compare {
+        plan: Plan {
             pairs: &[(variant("crc", &["messenger=crc"]), variant("secure", &["messenger=secure"]))],
             cells: &[
                 "randread-4k-qd1",

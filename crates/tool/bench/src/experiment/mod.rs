@@ -13,7 +13,7 @@ use crate::spec::Spec;
 use crate::stats::Verdict;
 use crate::{html, table};
 use anyhow::{Context, Result, bail};
-use catalogue::{EXPERIMENTS, Experiment, Plan, Variant};
+use catalogue::{EXPERIMENTS, Experiment, Variant};
 use clap::Args;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -54,16 +54,13 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         let names: Vec<&str> = EXPERIMENTS.iter().map(|experiment| experiment.name).collect();
         format!("no experiment is called '{name}'; there are {}", names.join(", "))
     })?;
-    let (pairs, load) = match &experiment.plan {
-        Plan::Refused(reason) => bail!("{name} cannot be tried: {reason}"),
-        Plan::Compare { pairs, .. } => (pairs, load_of(experiment, &options.load)),
-    };
+    let (pairs, load) = (experiment.plan.pairs, load_of(experiment, &options.load));
     let log = log_folder(options, pairs)?;
     let (mut all, mut found) = (Results::default(), Vec::new());
     if !options.judging.json {
         println!("{}", experiment.asks);
     }
-    for pair in *pairs {
+    for pair in pairs {
         let (results, findings) = compare(options, &load, pair, log.as_ref())?;
         if options.judging.json {
             findings.iter().for_each(|finding| println!("{}", finding.to_json()));
@@ -87,8 +84,8 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
 /// The load, with the experiment's own cells unless others are asked for.
 fn load_of(experiment: &Experiment, load: &Load) -> Load {
     let mut load = load.clone();
-    if let (true, Plan::Compare { cells, .. }) = (load.cells.is_empty(), &experiment.plan) {
-        load.cells = cells.iter().map(|cell| (*cell).to_owned()).collect();
+    if load.cells.is_empty() {
+        load.cells = experiment.plan.cells.iter().map(|cell| (*cell).to_owned()).collect();
     }
     load
 }
@@ -164,14 +161,9 @@ fn tell((a, b): &(Variant, Variant), results: &Results, found: &[Finding], optio
 fn list(options: &Options) -> Result<String> {
     let mut out = String::new();
     for experiment in &EXPERIMENTS {
-        let takes = match &experiment.plan {
-            Plan::Refused(reason) => format!("not yet: {reason}"),
-            Plan::Compare { pairs, .. } => {
-                let load = load_of(experiment, &options.load);
-                let seconds = seconds(pairs.len(), &load, options.judging.rounds()?)?;
-                format!("some {} minutes, of {}", seconds.div_ceil(60), load.cells.join(", "))
-            }
-        };
+        let load = load_of(experiment, &options.load);
+        let seconds = seconds(experiment.plan.pairs.len(), &load, options.judging.rounds()?)?;
+        let takes = format!("some {} minutes, of {}", seconds.div_ceil(60), load.cells.join(", "));
         out.push_str(&format!("{}\n    {}\n    {takes}\n", experiment.name, experiment.asks));
     }
     out.push_str("\nnacre bench experiment NAME carries one out; --rounds, --seconds and --cells make it shorter or longer.\n");

@@ -16,7 +16,7 @@ use tempfile::TempDir;
 pub(super) const PG: SpgId = SpgId::replicated(PgId::new(2, 0x1f));
 pub(super) const FSID: [u8; 16] = [3; 16];
 const STORE: [u8; 16] = [5; 16];
-const EPOCH: u32 = 30;
+pub(super) const EPOCH: u32 = 30;
 const DEVICE_BYTES: u64 = 4 << 20;
 const SMALL: u32 = 24;
 /// Small ones, the large one and its clone.
@@ -34,7 +34,7 @@ impl Folder {
 
     pub(super) fn with_device_dirs(name: &str, device_dirs: &storage::DeviceDirs) -> Self {
         let folder = Self::empty(name);
-        storage::mkfs(folder.path(), Uuid(STORE), DEVICE_BYTES, device_dirs, None)
+        storage::mkfs(folder.path(), Uuid(STORE), (DEVICE_BYTES, 1), device_dirs, None)
             .expect("a store can be made");
         folder
     }
@@ -102,7 +102,7 @@ pub(super) fn map(folder: &Folder, fsid: [u8; 16], epoch: u32) {
     put_map(&mut store, fsid, epoch);
 }
 
-fn put_map(store: &mut BlockStore, fsid: [u8; 16], epoch: u32) {
+pub(super) fn put_map(store: &mut BlockStore, fsid: [u8; 16], epoch: u32) {
     let mut map = OsdMap { fsid: Uuid(fsid), epoch, ..OsdMap::default() };
     map.pools.insert(2, Pool::default());
     let key = format!("osdmap/{epoch:010}").into();
@@ -111,13 +111,12 @@ fn put_map(store: &mut BlockStore, fsid: [u8; 16], epoch: u32) {
 }
 
 /// Fills an empty store with a record of the log for each of a few changes, each one block long.
-pub(super) fn fill_one_by_one(folder: &Folder) {
-    let (mut store, _) = folder.target().open().expect("the store opens");
-    put_map(&mut store, FSID, EPOCH);
+pub(super) fn fill_one_by_one(store: &mut BlockStore) {
+    put_map(store, FSID, EPOCH);
     for nth in 0..8_u8 {
         let ops =
             vec![Op::CreateCollection, Op::MetaSet { key: "info".into(), value: vec![nth; 200].into() }];
-        submit(&mut store, Transaction { collection: PG, ops });
+        submit(store, Transaction { collection: PG, ops });
     }
 }
 
@@ -129,7 +128,12 @@ pub(super) fn fill(folder: &Folder) {
 /// The same of a store that may need a key.
 pub(super) fn fill_at(target: &Target) {
     let (mut store, _) = target.open().expect("the store opens");
-    put_map(&mut store, FSID, EPOCH);
+    fill_store(&mut store);
+}
+
+/// The same of one that is open.
+pub(super) fn fill_store(store: &mut BlockStore) {
+    put_map(store, FSID, EPOCH);
     let mut info = Writer::new();
     info.put(&PgInfo { last_update: Eversion::new(EPOCH, 1), ..PgInfo::empty(PgHistory::default()) });
     info.u32(EPOCH);
@@ -137,13 +141,13 @@ pub(super) fn fill_at(target: &Target) {
     txn.push(Op::CreateCollection);
     txn.push(Op::MetaSet { key: "info".into(), value: info.finish() });
     txn.push(Op::MetaSet { key: "interval".into(), value: Bytes::from_static(b"opaque to the store") });
-    submit(&mut store, txn);
-    put_large(&mut store);
+    submit(store, txn);
+    put_large(store);
     for nth in 0..SMALL {
         if nth == SMALL / 2 {
             store.checkpoint_now().expect("a healthy device");
         }
-        put_small(&mut store, nth);
+        put_small(store, nth);
     }
 }
 

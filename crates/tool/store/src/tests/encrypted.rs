@@ -31,7 +31,7 @@ pub(super) struct Encrypted {
 }
 
 /// As `umask 077` makes it.
-fn write_key(path: &Path, text: &str) {
+pub(super) fn write_key(path: &Path, text: &str) {
     std::fs::write(path, format!("{text}\n")).expect("written");
     std::fs::set_permissions(path, Permissions::from_mode(0o600)).expect("ours");
 }
@@ -39,7 +39,7 @@ fn write_key(path: &Path, text: &str) {
 impl Encrypted {
     pub(super) fn on_files(key: Option<&WrappingKey>) -> Self {
         let (folder, disks) = (Folder::empty("files"), Folder::empty("files-keys"));
-        storage::mkfs(folder.path(), Uuid([5; 16]), FILE_BYTES, &DeviceDirs::default(), key)
+        storage::mkfs(folder.path(), Uuid([5; 16]), (FILE_BYTES, 1), &DeviceDirs::default(), key)
             .expect("a store can be made");
         let files = ["block", "meta.redb", "meta.journal"].map(|name| folder.path().join(name)).to_vec();
         Self::with(folder, disks, files)
@@ -49,7 +49,8 @@ impl Encrypted {
     fn on_three_places(key: Option<&WrappingKey>) -> Self {
         let (folder, disks) = (Folder::empty("apart"), Folder::empty("apart-places"));
         let dirs = DeviceDirs { log: Some(disks.path().join("l")), meta: Some(disks.path().join("m")) };
-        storage::mkfs(folder.path(), Uuid([5; 16]), FILE_BYTES, &dirs, key).expect("a store can be made");
+        storage::mkfs(folder.path(), Uuid([5; 16]), (FILE_BYTES, 1), &dirs, key)
+            .expect("a store can be made");
         let names = ["block", "log", "meta.redb", "meta.journal"];
         let files = names.map(|name| folder.path().join(name)).to_vec();
         Self::with(folder, disks, files)

@@ -20,8 +20,9 @@ struct Folder {
 fn store(is_older: bool, dirs: impl Fn(&Path) -> DeviceDirs) -> Folder {
     let temporary = TempDir::with_prefix("nacre-journal").expect("a writable temporary folder");
     let path = temporary.path().join("osd.0");
-    mkfs(&path, Uuid([5; 16]), DEVICE_BYTES, &dirs(temporary.path()), None).expect("a store can be made");
-    let place = MetadataPlace::in_folder(&path, None);
+    mkfs(&path, Uuid([5; 16]), (DEVICE_BYTES, 1), &dirs(temporary.path()), None)
+        .expect("a store can be made");
+    let place = MetadataPlace::in_folder(&path, 0, None);
     if is_older {
         let (tree, journal) = (path.join(META_FILE), path.join(JOURNAL_FILE));
         let mut pairs = opened(&place, None).kv.scan_prefix(b"").expect("healthy");

@@ -4,17 +4,15 @@
 use super::folder::{Folder, Links, Note};
 use super::steps::{copy_bytes, copy_file, to_be_freed};
 use super::{MoveError, MoveOutcome, MoveTo, Moved, Onlooker, Progress, SettledMove, data_key, look};
-use crate::storage::encryption::{StoreKeys, cipher, through};
-use crate::storage::metadata::MetadataPlace;
-use crate::storage::parts::PartDisk;
+use crate::storage::encryption::{StoreKeys, through};
+use crate::storage::metadata::{MetadataPlace, metadata_files};
 use crate::storage::{
-    BLOCK_FILE, JOURNAL_FILE, LOG_FILE, META_FILE, META_RESERVE_BYTES, Stopped, StorageError, file_error,
-    join, remove,
+    BLOCK_FILE, JOURNAL_FILE, LOG_FILE, META_RESERVE_BYTES, Stopped, StoppedPartition, StorageError,
+    disk_in_file, file_error, join, partitions_on, remove,
 };
 use nacre_blockstore::LogHome;
-use nacre_crypt::{CryptDisk, DataKey, Part as CryptPart, WrappingKey};
+use nacre_crypt::{DataKey, Part as CryptPart, WrappingKey};
 use nacre_env::File;
-use nacre_env::disk::Window;
 use nacre_env::real::{DriverChoice, HeldDevice, RealDisk, private, room};
 use nacre_kv::KvError;
 use std::io;
@@ -45,12 +43,6 @@ impl<'a> InFiles<'a> {
         let view = held.view().map_err(file_error(path))?;
         Ok(through(Arc::new(view), self.key.as_ref(), part))
     }
-
-    fn disk(&self, held: HeldDevice, path: &Path, part: CryptPart) -> Result<PartDisk, StorageError> {
-        let disk = held.into_disk(DriverChoice::Auto);
-        let disk = disk.map_err(|source| StorageError::Disk { path: path.to_owned(), source })?;
-        Ok(CryptDisk::new(Window::whole(disk), cipher(self.key.as_ref(), part)))
-    }
 }
 
 /// A file of a store that goes elsewhere, or comes back to the OSD's folder.
@@ -59,14 +51,21 @@ struct Part<'a> {
     folder: &'a Path,
     what: Moved,
     /// Its name in the OSD's folder, or that of the link to it.
-    name: &'static str,
+    name: String,
     /// What the link leads to; `None`: it is in the OSD's folder.
     from: Option<PathBuf>,
     to: Option<PathBuf>,
+    /// Bytes of the files that go to the same place behind it: where there is no room for all, none goes.
+    behind_bytes: u64,
 }
 
 fn hold(path: &Path) -> Result<HeldDevice, StorageError> {
     HeldDevice::open(path).map_err(|source| StorageError::Disk { path: path.to_owned(), source })
+}
+
+/// Whether it is the name of a journal.
+fn is_journal(name: &str) -> bool {
+    Path::new(name).extension() == Path::new(JOURNAL_FILE).extension()
 }
 
 /// Where a file of the metadata that comes back is until it has its name.
@@ -104,27 +103,40 @@ pub(super) fn move_part(
         MoveTo::Elsewhere { path, metadata_bytes: None, force: false } => Some(folder_of(path)?),
         MoveTo::Elsewhere { .. } => return Err(MoveError::DeviceOptions { folder: folder.to_owned() }),
     };
-    let names: &[&'static str] = match what {
-        Moved::Log => &[LOG_FILE],
-        Moved::Metadata => &[META_FILE, JOURNAL_FILE],
-    };
-    let mut outcome = MoveOutcome::WasThere;
-    for &name in names {
-        // A store of an earlier program has no journal until an OSD opens it.
-        if name == JOURNAL_FILE && folder.join(name).symlink_metadata().is_err() {
-            continue;
+    let is_there = |name: &String| folder.join(name).symlink_metadata().is_ok();
+    let names: Vec<String> = match what {
+        Moved::Log => vec![LOG_FILE.to_owned()],
+        // Of each partition. A store of an earlier program has no journal until an OSD opens it.
+        Moved::Metadata => {
+            let all = (0..).map(metadata_files).take_while(|[tree, _]| is_there(tree));
+            all.flatten().filter(is_there).collect()
         }
+    };
+    let mut parts = Vec::new();
+    for name in names {
         let owner = folder.canonicalize().map_err(file_error(folder))?;
         let owner = owner.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let to = elsewhere.as_ref().map(|elsewhere| elsewhere.join(format!("{owner}.{name}")));
-        let part = Part { store: &store, folder, what, name, from: Folder(folder).link(name)?, to };
-        if part.from == part.to {
-            continue;
+        let from = Folder(folder).link(&name)?;
+        if from != to {
+            let path = folder.join(&name);
+            let bytes = match what {
+                Moved::Log => 0,
+                Moved::Metadata => std::fs::metadata(&path).map_err(file_error(&path))?.len(),
+            };
+            parts.push((Part { store: &store, folder, what, name, from, to, behind_bytes: 0 }, bytes));
         }
-        part.run(onlooker)?;
-        outcome = MoveOutcome::Moved;
     }
-    Ok(outcome)
+    if parts.is_empty() {
+        return Ok(MoveOutcome::WasThere);
+    }
+    let mut behind_bytes = 0;
+    for (part, bytes) in parts.iter_mut().rev() {
+        part.behind_bytes = behind_bytes;
+        behind_bytes += *bytes;
+    }
+    parts.iter().try_for_each(|(part, _)| part.run(onlooker))?;
+    Ok(MoveOutcome::Moved)
 }
 
 /// A folder for files of ours, by its own name.
@@ -166,7 +178,7 @@ impl Part<'_> {
 
     fn note(&self) -> Note {
         let (from, to) = (self.from.clone(), self.to.clone());
-        Note { what: self.what, link: self.name.to_owned(), from, to }
+        Note { what: self.what, link: self.name.clone(), from, to }
     }
 
     /// Where the copy is before the link changes; `None`: in the file with the data.
@@ -174,7 +186,7 @@ impl Part<'_> {
         match (&self.to, self.what) {
             (Some(to), _) => Some(to.clone()),
             (None, Moved::Log) => None,
-            (None, Moved::Metadata) => Some(draft_of(self.folder, self.name)),
+            (None, Moved::Metadata) => Some(draft_of(self.folder, &self.name)),
         }
     }
 
@@ -188,8 +200,9 @@ impl Part<'_> {
                 home.device_bytes()
             }
             Moved::Metadata => {
-                let path = self.folder.join(self.name);
-                std::fs::metadata(&path).map_err(file_error(&path))?.len() + META_RESERVE_BYTES
+                let path = self.folder.join(&self.name);
+                let bytes = std::fs::metadata(&path).map_err(file_error(&path))?.len();
+                bytes + self.behind_bytes + META_RESERVE_BYTES
             }
         };
         let Some(copy) = self.copy_path() else { return Ok(()) };
@@ -226,7 +239,7 @@ impl Part<'_> {
 
     /// As they are: where they are encrypted, tweaks count from the first byte of a file, wherever that is.
     fn copy_metadata(&self, onlooker: &mut dyn Onlooker) -> Result<(), MoveError> {
-        let path = self.folder.join(self.name);
+        let path = self.folder.join(&self.name);
         let Some(copy) = self.copy_path() else { return Ok(()) };
         let failed = |path: &Path| {
             let path = path.to_owned();
@@ -234,17 +247,17 @@ impl Part<'_> {
         };
         let from = nacre_kv::open_file(&path).map_err(failed(&path))?;
         let to = nacre_kv::create_file(&copy).map_err(failed(&copy))?;
-        let copied = match self.name {
+        let copied = match is_journal(&self.name) {
             // All of its blocks are taken, so that no record has to wait for one.
-            JOURNAL_FILE => from.length().and_then(|bytes| copy_bytes(from.as_ref(), to.as_ref(), bytes)),
-            _ => copy_file(from.as_ref(), to.as_ref(), &mut |progress| onlooker.progress(progress)),
+            true => from.length().and_then(|bytes| copy_bytes(from.as_ref(), to.as_ref(), bytes)),
+            false => copy_file(from.as_ref(), to.as_ref(), &mut |progress| onlooker.progress(progress)),
         };
         Ok(copied.and_then(|()| to.sync()).map_err(file_error(&copy))?)
     }
 
     /// The store as it will be.
     fn copied(&self, block: HeldDevice) -> Result<Stopped, MoveError> {
-        let path = |name: &str| match self.copy_path() {
+        let path = |name: String| match self.copy_path() {
             Some(copy) if self.name == name => copy,
             _ => self.folder.join(name),
         };
@@ -255,24 +268,31 @@ impl Part<'_> {
                 log.symlink_metadata().is_ok().then_some(log)
             }
         };
-        let log = log.map(|log| self.store.disk(hold(&log)?, &log, CryptPart::Log)).transpose()?;
-        let data = self.store.disk(block, &self.folder.join(BLOCK_FILE), CryptPart::Data)?;
-        let disk = join(data, log, self.folder)?;
-        let (tree, journal, key) = (path(META_FILE), path(JOURNAL_FILE), self.store.key.clone());
-        let metadata = MetadataPlace::Files { tree, journal, key };
-        Ok(Stopped { disk, metadata, labels: Vec::new(), keys: None })
+        let log = log.map(|log| Ok::<_, StorageError>((hold(&log)?, log))).transpose()?;
+        let (block_path, key) = (self.folder.join(BLOCK_FILE), self.store.key.as_ref());
+        let partition = |number| -> Result<StoppedPartition, StorageError> {
+            let log = log.as_ref().map(|(held, path)| disk_in_file(held, path, key, CryptPart::Log));
+            let data = disk_in_file(&block, &block_path, key, CryptPart::Data)?;
+            let [tree, journal] = metadata_files(number).map(path);
+            let key = key.map(|key| key.of_partition(number));
+            let metadata = MetadataPlace::Files { tree, journal, key };
+            Ok(StoppedPartition { disk: join(data, log.transpose()?, self.folder)?, metadata })
+        };
+        let count = partitions_on(&mut disk_in_file(&block, &block_path, key, CryptPart::Data)?);
+        let partitions = (0..count).map(partition).collect::<Result<_, StorageError>>()?;
+        Ok(Stopped { partitions, labels: Vec::new(), keys: None })
     }
 
     fn switch(&self) -> Result<(), MoveError> {
-        let (links, path) = (Folder(self.folder), self.folder.join(self.name));
+        let (links, path) = (Folder(self.folder), self.folder.join(&self.name));
         if let Some(copy) = self.copy_path() {
             // Looking at the copy may have written to it.
             let file = std::fs::OpenOptions::new().read(true).open(&copy);
             file.and_then(|file| file.sync_all()).map_err(file_error(&copy))?;
         }
         match (&self.to, self.copy_path()) {
-            (Some(to), _) => links.set_link(self.name, to)?,
-            (None, None) => links.remove_link(self.name)?,
+            (Some(to), _) => links.set_link(&self.name, to)?,
+            (None, None) => links.remove_link(&self.name)?,
             (None, Some(draft)) => {
                 std::fs::rename(&draft, &path).map_err(file_error(&path))?;
                 private::sync_folder(self.folder).map_err(file_error(self.folder))?;

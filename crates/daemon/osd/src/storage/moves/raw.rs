@@ -8,7 +8,7 @@ use crate::storage::devices::{
 };
 use crate::storage::metadata::MetadataPlace;
 use crate::storage::parts::PartDisk;
-use crate::storage::{BLOCK_FILE, Stopped, StorageError, file_error, join};
+use crate::storage::{BLOCK_FILE, Stopped, StoppedPartition, StorageError, file_error, join};
 use nacre_blockstore::Options;
 use nacre_crypt::{DataKey, WrappingKey};
 use nacre_device::{Claimed, Label, Region, RegionKind, System, claim, log_region, metadata_regions};
@@ -266,7 +266,8 @@ impl Raw<'_> {
             (Moved::Metadata, _) => log.map(|log| log.into_disk(RegionKind::Log, key)).transpose()?,
         };
         let disk = join(data.into_disk(RegionKind::Store, key)?, log, self.folder)?;
-        Ok(Stopped { disk, metadata, labels: Vec::new(), keys: None })
+        let partitions = vec![StoppedPartition { disk, metadata }];
+        Ok(Stopped { partitions, labels: Vec::new(), keys: None })
     }
 }
 

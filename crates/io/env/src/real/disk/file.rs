@@ -6,6 +6,7 @@ use crate::real::private;
 use std::collections::BTreeMap;
 use std::fs::{File, Metadata, OpenOptions, TryLockError};
 use std::io::{self, Seek, SeekFrom};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -46,6 +47,7 @@ pub enum OpenError {
 }
 
 /// An open, locked file or block device.
+#[derive(Debug)]
 pub(super) struct DeviceFile {
     pub(super) file: File,
     pub(super) is_device: bool,
@@ -53,6 +55,8 @@ pub(super) struct DeviceFile {
     size_bytes: u64,
     /// Of the block device, or of the one that the file is on.
     device: u64,
+    /// Where the file was opened once more: what has the lock.
+    pub(super) lock: Option<File>,
 }
 
 impl DeviceFile {
@@ -96,7 +100,19 @@ impl DeviceFile {
             return Err(OpenError::TooSmall { path: path.to_owned() });
         }
         let device = device_number(&metadata, is_device);
-        Ok(Self { file, is_device, direct, size_bytes, device })
+        Ok(Self { file, is_device, direct, size_bytes, device, lock: None })
+    }
+
+    /// A further hold on it, under the same lock. Through the page cache it is opened once more: that a page could not be written back, the
+    /// system says once to each open file.
+    pub(super) fn again(&self) -> io::Result<Self> {
+        let Self { ref file, is_device, direct, size_bytes, device, ref lock } = *self;
+        let again = file.try_clone()?;
+        let (file, lock) = match direct {
+            true => (again, None),
+            false => (open_again(file)?, Some(lock.as_ref().map_or(Ok(again), File::try_clone)?)),
+        };
+        Ok(Self { file, is_device, direct, size_bytes, device, lock })
     }
 
     pub(super) fn info(&self) -> DiskInfo {
@@ -162,6 +178,11 @@ fn lock(file: &File) -> Result<(), TryLockError> {
 
 fn device_number(metadata: &Metadata, is_device: bool) -> u64 {
     if is_device { metadata.rdev() } else { metadata.dev() }
+}
+
+/// An open file opened once more, without `O_DIRECT`. By the descriptor: what a path names may have changed since.
+pub(super) fn open_again(file: &File) -> io::Result<File> {
+    OpenOptions::new().read(true).write(true).open(format!("/proc/self/fd/{}", file.as_raw_fd()))
 }
 
 /// With O_DIRECT, or without where the file system does not have it; durable writes are durable all the same.

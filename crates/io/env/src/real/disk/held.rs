@@ -1,13 +1,12 @@
 //! [`HeldDevice`]: a file or block device that is ours and not used yet; [`DeviceView`]: the same through the page cache, for labels and
 //! for a database in a region of it.
 
-use super::file::{DeviceFile, OpenError};
+use super::file::{DeviceFile, OpenError, open_again};
 use super::{DriverChoice, RealDisk, sys};
 use crate::{File, FileRoom};
 use std::collections::BTreeMap;
-use std::fs::OpenOptions;
 use std::io::{self, ErrorKind};
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::AsFd;
 use std::os::unix::fs::{FileExt, FileTypeExt};
 use std::path::{Path, PathBuf};
 
@@ -50,11 +49,17 @@ impl HeldDevice {
     /// # Errors
     /// What the system says.
     pub fn view(&self) -> io::Result<DeviceView> {
-        // By the descriptor: what the path names may have changed since.
-        let path = format!("/proc/self/fd/{}", self.file.file.as_raw_fd());
-        let file = OpenOptions::new().read(true).write(true).open(path)?;
-        let guard = self.file.file.try_clone()?;
+        let file = open_again(&self.file.file)?;
+        let guard = self.file.again()?;
         Ok(DeviceView { file, size_bytes: self.size_bytes(), _guard: guard })
+    }
+
+    /// A further hold on the same device, under the same lock: others are kept away until the last one ends. For those who share it.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn again(&self) -> io::Result<Self> {
+        Ok(Self { file: self.file.again()?, path: self.path.clone() })
     }
 
     /// A disk over it.
@@ -85,8 +90,8 @@ impl DeviceView {
 pub struct DeviceView {
     file: std::fs::File,
     size_bytes: u64,
-    /// The same open file as the device's: its lock ends with the last handle.
-    _guard: std::fs::File,
+    /// A hold on the device: its lock ends with the last one.
+    _guard: DeviceFile,
 }
 
 impl File for DeviceView {

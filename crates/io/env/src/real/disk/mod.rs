@@ -24,6 +24,7 @@ use nacre_buf::{AlignedBuf, BufList};
 use op::{Op, Work};
 use ring::Ring;
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::path::Path;
@@ -91,6 +92,8 @@ pub struct RealDisk {
     in_flight: usize,
     /// A fault for tests: see [`Disk::delay`].
     delay: Option<Box<Delay>>,
+    /// Where the file is one opened once more, what has the lock: it goes when nothing is under way any more.
+    _lock: Option<File>,
 }
 
 impl RealDisk {
@@ -110,10 +113,11 @@ impl RealDisk {
         Self::over(DeviceFile::open(path)?, path, choice)
     }
 
-    fn over(file: DeviceFile, path: &Path, choice: DriverChoice) -> Result<Self, OpenError> {
+    fn over(mut file: DeviceFile, path: &Path, choice: DriverChoice) -> Result<Self, OpenError> {
         let system = |source| OpenError::System { path: path.to_owned(), source };
         let (mut info, direct) = (file.info(), file.direct);
         let (volatile_cache, rotational, disks) = (file.volatile_cache(), file.rotational(), file.disks());
+        let lock = file.lock.take();
         let (same, is_device) = (file.file.try_clone().map_err(system)?, file.is_device);
         let mut ring_refused = None;
         let driver = match try_ring(&file, choice) {
@@ -142,6 +146,7 @@ impl RealDisk {
             queued_discards: Vec::new(),
             in_flight: 0,
             delay: None,
+            _lock: lock,
         })
     }
 

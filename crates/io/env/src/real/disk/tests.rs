@@ -1,3 +1,4 @@
+use super::file::DeviceFile;
 use super::{DriverChoice, HeldDevice, OpenError, RealDisk};
 use crate::File;
 use crate::disk::{
@@ -7,6 +8,7 @@ use crate::net::Net;
 use crate::real::RealNet;
 use crate::{Clock, RealClock, disk::blocking};
 use nacre_buf::{AlignedBuf, Bytes};
+use std::io::{Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -225,6 +227,61 @@ fn only_one_may_have_it_open() {
     assert!(matches!(RealDisk::open(&scratch.0, DriverChoice::Auto), Err(OpenError::InUse { .. })));
     let again = RealDisk::create(&scratch.0, 1 << 20, DriverChoice::Auto);
     assert!(matches!(again, Err(OpenError::System { .. })), "an existing file is not made anew");
+}
+
+/// Threads that share a device have a disk each, and keep others away together.
+#[test]
+fn a_device_is_held_more_than_once_by_who_holds_it() {
+    let scratch = Scratch::new("again");
+    drop(RealDisk::create(&scratch.0, 1 << 20, DriverChoice::Auto).expect("create"));
+    for choice in [DriverChoice::Auto, DriverChoice::Threads] {
+        let held = HeldDevice::open(&scratch.0).expect("free");
+        let disk = |held: HeldDevice| held.into_disk(choice).expect("a disk");
+        let (mut first, mut second) = (disk(held.again().expect("a hold")), disk(held));
+        let block = |byte: u8| {
+            let mut block = AlignedBuf::with_len(BLOCK_BYTES);
+            block.fill(byte);
+            block.freeze().into()
+        };
+        std::thread::scope(|scope| {
+            let disks = [(&mut first, 1_u8, 0), (&mut second, 2, 4096)];
+            for (disk, byte, offset) in disks {
+                scope.spawn(move || {
+                    let written = blocking::write(disk, offset, block(byte), Durability::Durable);
+                    written.expect("a healthy device");
+                });
+            }
+        });
+        let found = blocking::read(&mut first, 0, 2 * BLOCK_BYTES).expect("read");
+        assert_eq!((found[0], found[4095], found[4096], found[8191]), (1, 1, 2, 2));
+        drop(first);
+        assert!(matches!(HeldDevice::open(&scratch.0), Err(OpenError::InUse { .. })), "one is left");
+        drop(second);
+    }
+    HeldDevice::open(&scratch.0).expect("free again");
+}
+
+/// As on a file system without `O_DIRECT`: the system tells each open file once that a page could not be written back.
+#[test]
+fn holds_through_the_page_cache_are_opened_one_by_one_under_one_lock() {
+    let scratch = Scratch::new("again");
+    let mut first = DeviceFile::create(&scratch.0, 1 << 20).expect("create");
+    first.direct = false;
+    let second = first.again().expect("opened again");
+    let third = second.again().expect("opened again");
+    // Handles of one open file have one position.
+    let files = [&first.file, &second.file, &third.file];
+    for (at, mut file) in (7..).zip(files) {
+        file.seek(SeekFrom::Start(at)).expect("a file");
+    }
+    assert_eq!(files.map(|mut file| file.stream_position().expect("a file")), [7, 8, 9]);
+    let is_taken = || matches!(DeviceFile::open(&scratch.0), Err(OpenError::InUse { .. }));
+    drop(first);
+    drop(second);
+    let disk = RealDisk::over(third, &scratch.0, DriverChoice::Threads).expect("a disk");
+    assert!(is_taken(), "the last one has the lock");
+    drop(disk);
+    assert!(!is_taken());
 }
 
 /// As requests of a killed process do, which end a moment after it.

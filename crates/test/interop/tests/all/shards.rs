@@ -1,0 +1,288 @@
+//! OSDs of several threads, each with a part of a store on one device.
+
+use crate::encryption;
+use nacre_interop::{Cluster, Shell};
+
+/// Begins every Python script: a session, hands for the daemons, and a writer of many objects, 16 writes at a time, that knows what was
+/// acknowledged.
+const PYTHON: &str = "
+import collections, json, os, rados, random, signal, subprocess, sys, threading, time
+DIR, POOL, NACRE = os.environ['DIR'], os.environ['POOL'], os.environ['NACRE']
+cluster = rados.Rados(conffile=''); cluster.connect()
+io = cluster.open_ioctx(POOL)
+
+def pid(osd): return int(open('%s/run/osd.%d.pid' % (DIR, osd)).read())
+def line(osd): return open('/proc/%d/cmdline' % pid(osd), 'rb').read().split(b'\\0')[:-1]
+def start(osd, line):
+    log = open('%s/log/osd.%d.log' % (DIR, osd), 'ab')
+    subprocess.Popen(line, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
+def ask(**command):
+    code, out, text = cluster.mon_command(json.dumps(dict(command, format='json')), b'')
+    assert code == 0, text
+    return json.loads(out)
+def wait(what, holds, seconds=60):
+    end = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < end, '%s: %s' % (what, json.dumps(ask(prefix='status')))
+        time.sleep(0.1)
+def is_clean():
+    return {state['state_name'] for state in ask(prefix='status')['pgmap']['pgs_by_state']} == {'active+clean'}
+# What the store of an OSD that does not run says, which is sound.
+def checked(osd):
+    key = ['--key-file', 'luks.%d' % osd] if os.path.exists('luks.%d' % osd) else []
+    said = subprocess.run([NACRE, 'store', 'check', '--deep', '--json', '%s/osd.%d' % (DIR, osd)] + key, stdout=subprocess.PIPE)
+    found = json.loads(said.stdout)
+    assert said.returncode == 0 and found['sound'], found['problems']
+    return found['facts']
+# Kills an OSD, looks at what it left, and starts it again, with so many threads if that is said.
+def kill(osd, threads=None):
+    again = line(osd); os.kill(pid(osd), signal.SIGKILL)
+    facts = checked(osd)
+    if threads: again[again.index(b'--shards') + 1] = str(threads).encode()
+    start(osd, again)
+    return facts
+# Microseconds that each thread of an OSD has run.
+def threads(osd):
+    found, folder = {}, '/proc/%d/task' % pid(osd)
+    for task in os.listdir(folder):
+        # One that ends meanwhile counts for nothing.
+        if not os.path.exists('%s/%s/stat' % (folder, task)): continue
+        name = open('%s/%s/comm' % (folder, task)).read().strip()
+        fields = open('%s/%s/stat' % (folder, task)).read().rsplit(')', 1)[1].split()
+        found[name] = (int(fields[11]) + int(fields[12])) * 10000
+    return found
+
+# Writes 4 KiB to objects in turn, each whole: what an object has is what was acknowledged last, or what was sent since.
+class Writer(threading.Thread):
+    COUNT = 400
+    def __init__(self):
+        super().__init__(daemon=True)
+        self.sent, self.acked = [0] * self.COUNT, [0] * self.COUNT; self.going = True; self.failure = None; self.total = 0; self.start()
+    def block(self, nth, version): return (b'%08d-%08d.' % (nth, version)) * 227 + b'x' * 10
+    def run(self):
+        try:
+            under_way = collections.deque()
+            while self.going or under_way:
+                if not self.going or len(under_way) == 16:
+                    nth, version, write = under_way.popleft(); write.wait_for_complete()
+                    assert write.get_return_value() == 0, write.get_return_value()
+                    self.acked[nth] = version; self.total += 1
+                if self.going:
+                    nth = random.randrange(self.COUNT); self.sent[nth] += 1
+                    write = io.aio_write_full('w%d' % nth, self.block(nth, self.sent[nth]))
+                    under_way.append((nth, self.sent[nth], write))
+        except Exception as failure:
+            self.failure = failure
+    def finish(self):
+        self.going = False; self.join()
+        if self.failure: raise self.failure
+        self.compare(exact=True)
+    def compare(self, exact):
+        for nth in range(self.COUNT):
+            if self.acked[nth] == 0: continue
+            found = io.read('w%d' % nth, 5000); version = int(found[9:17])
+            assert found == self.block(nth, version), nth
+            assert self.acked[nth] <= version <= self.sent[nth], (nth, version, self.acked[nth], self.sent[nth])
+            assert not exact or version == self.sent[nth], (nth, version)
+";
+
+fn python(shell: &Shell, script: &str) -> String {
+    shell.within(240).python(&format!("{PYTHON}{script}"))
+}
+
+#[test]
+fn an_osd_of_two_threads_has_everything_after_it_is_killed() {
+    let Some(cluster) = Cluster::start_sharded(1, 2) else { return };
+    let shell = cluster.pool("sharded", 16);
+    let said = python(
+        &shell,
+        "
+assert ask(prefix='osd metadata', id=0)['nacre_shards'] == '2'
+subprocess.check_call(['rbd', 'create', POOL + '/image', '--size', '64M'])
+image = os.urandom(8 << 20); open('image', 'wb').write(image)
+subprocess.check_call(['rbd', 'import', '--no-progress', 'image', POOL + '/copy'])
+writer = Writer()
+for round in range(4):
+    before = writer.total; wait('written', lambda: writer.total > before + 500)
+    busy = threads(0)
+    assert busy['osd.0/0'] > 0 and busy['osd.0/1'] > 0, busy
+    facts = kill(0)
+    assert facts['partitions'] == 2 and facts['placement_groups'] == 16, facts
+    before = writer.total; wait('served again', lambda: writer.total > before + 100)
+writer.finish()
+subprocess.check_call(['rbd', 'export', '--no-progress', POOL + '/copy', 'copy'])
+assert open('copy', 'rb').read() == image
+wait('clean', is_clean)
+print('%d writes were acknowledged, the threads ran %s' % (writer.total, busy))
+",
+    );
+    eprint!("{said}");
+}
+
+/// No byte moves: a thread has the partitions whose turn it is.
+#[test]
+fn an_osd_has_everything_with_fewer_threads_than_it_was_made_for_and_with_all_again() {
+    let Some(cluster) = Cluster::start_sharded(1, 3) else { return };
+    let shell = cluster.pool("sharded", 8);
+    let said = python(
+        &shell,
+        "
+writer = Writer()
+def has_threads(count):
+    # Its pid file may be that of the killed one still.
+    if not os.path.exists('/proc/%d' % pid(0)): return False
+    return {name for name in threads(0) if name.startswith('osd.0/') and name[6:].isdigit()} == {'osd.0/%d' % nth for nth in range(count)}
+assert has_threads(3)
+sizes = iter((12, 16))
+for count in (1, 2, 3, 2, 1, 3):
+    before = writer.total; wait('written', lambda: writer.total > before + 200)
+    assert kill(0, count)['partitions'] == 3
+    wait('up', lambda: has_threads(count))
+    before = writer.total; wait('served again', lambda: writer.total > before + 100)
+    if count == 1:
+        # PGs that split or begin belong where more threads look for them.
+        subprocess.check_call(['ceph', 'osd', 'pool', 'set', POOL, 'pg_num', str(next(sizes))])
+        subprocess.check_call(['ceph', 'osd', 'pool', 'create', 'more%d' % before, '4'])
+        wait('clean', is_clean)
+writer.finish()
+wait('clean', is_clean)
+assert ask(prefix='osd metadata', id=0)['nacre_shards'] == '3'
+again = line(0); os.kill(pid(0), signal.SIGTERM); again[again.index(b'--shards') + 1] = b'4'
+time.sleep(1)
+refused = subprocess.run(again, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+assert refused.returncode != 0 and b'made for 3 shards at most, not 4' in refused.stderr, (refused.stdout, refused.stderr)
+print('%d writes were acknowledged' % writer.total)
+",
+    );
+    eprint!("{said}");
+}
+
+/// PGs split in their partition, and cannot be merged with those of others; the copies of a killed OSD recover.
+#[test]
+fn replicated_osds_of_two_threads_split_recover_and_refuse_what_they_cannot_do() {
+    let Some(mut cluster) = Cluster::start_sharded(3, 2) else { return };
+    let shell = cluster.pool("sharded", 4);
+    let said = python(
+        &shell,
+        "
+writer = Writer()
+wait('written', lambda: writer.total > 300)
+subprocess.check_call(['ceph', 'osd', 'pool', 'set', POOL, 'pg_num', '16'])
+wait('split', lambda: len(ask(prefix='pg ls')['pg_stats']) == 16 and is_clean())
+for osd in range(3):
+    before = writer.total; kill(osd)
+    wait('written', lambda: writer.total > before + 300); wait('clean', is_clean)
+for osd in range(3): subprocess.check_call(['ceph', 'osd', 'deep-scrub', str(osd)], stdout=subprocess.DEVNULL)
+writer.finish()
+def set_pg_num(count): return subprocess.run(['ceph', 'osd', 'pool', 'set', POOL, 'pg_num', str(count)], stderr=subprocess.PIPE)
+refused = set_pg_num(1)
+assert refused.returncode != 0 and b'has 2 shards' in refused.stderr, refused.stderr
+# These are of one partition each.
+assert set_pg_num(2).returncode == 0
+wait('merged', lambda: len(ask(prefix='pg ls')['pg_stats']) == 2 and is_clean())
+writer.compare(exact=True)
+print('%d writes were acknowledged' % writer.total)
+",
+    );
+    eprint!("{said}");
+    cluster.restart();
+    cluster.await_clean();
+    shell.sh(
+        "rados -p $POOL ls | wc -l | grep -q '^400$'; [ $(ceph osd metadata 1 | jq -r .nacre_shards) = 2 ]",
+    );
+}
+
+#[test]
+fn an_osd_is_made_for_threads_and_says_what_it_was_made_for() {
+    let Some(cluster) = Cluster::start_sharded(1, 2) else { return };
+    let shell = cluster.shell();
+    shell.sh(
+        r#"
+        nok $NACRE osd --dir $DIR --id 7 --mkfs --shards 0; nok $NACRE osd --dir $DIR --id 7 --mkfs --shards 65
+        truncate -s 1G disk; nok $NACRE osd --dir $DIR --id 7 --mkfs --shards 2 --device disk
+        ! $NACRE osd --dir $DIR --id 7 --mkfs --shards 40 --osd-size 24M 2> said; grep -q 'too small for 40 partitions' said
+        $NACRE osd --dir $DIR --id 7 --mkfs --shards 3 --osd-size 300M > /dev/null
+        $NACRE store check --json $DIR/osd.7 | jq -e '.facts.partitions == 3'
+        ! $NACRE store dump --pgid 2.1f $DIR/osd.7 2> said; grep -q 'has no placement group 2.1f' said"#,
+    );
+}
+
+/// All of its partitions are full then, though the PG is in one: no write of another pool ends the OSD, and what is deleted is room for all.
+#[test]
+fn an_osd_that_one_pg_fills_is_full_without_ending_and_takes_writes_again() {
+    let Some(cluster) = Cluster::start_sharded(1, 2) else { return };
+    let shell = cluster.pool("filled", 1);
+    let said = python(
+        &shell,
+        "
+import errno
+# Of the next number, so in the other partition.
+subprocess.check_call(['ceph', 'osd', 'pool', 'create', 'beside', '1'])
+numbers = {pool['pool_name']: pool['pool'] for pool in ask(prefix='osd dump')['pools']}
+assert (numbers[POOL] + numbers['beside']) % 2, numbers
+wait('clean', is_clean)
+impatient = rados.Rados(conffile='', conf={'rados_osd_op_timeout': '5'}); impatient.connect()
+filled, beside = impatient.open_ioctx(POOL), impatient.open_ioctx('beside')
+data, first, written = os.urandom(4 << 20), pid(0), []
+# Writes one after the other; how the first one ended that did not succeed. Whoever waits behind it is a burst that nobody has accounted for.
+def fill(io, name, burst):
+    flying = collections.deque(); error = 0
+    while not error:
+        written.append((io, name % len(written))); flying.append(io.aio_write_full(written[-1][1], data))
+        if len(flying) >= burst:
+            oldest = flying.popleft(); oldest.wait_for_complete(); error = oldest.get_return_value()
+    for one in flying: one.wait_for_complete()
+    return error
+def flags(): return ask(prefix='health')['checks'].keys()
+for io, name, burst in ((filled, 'f%d', 16), (beside, 'b%d', 24)):
+    error = fill(io, name, burst)
+    assert error in (-errno.ENOSPC, -errno.ETIMEDOUT), error
+    wait('full', lambda: 'OSD_FULL' in flags())
+assert len(written) > 130, 'full behind %d writes' % len(written)
+assert pid(0) == first and os.path.exists('/proc/%d' % first), 'it ended'
+assert kill(0)['partitions'] == 2
+for pool in (POOL, 'beside'):
+    names = subprocess.check_output(['rados', '-p', pool, 'ls']).split()
+    if names: subprocess.check_call(['rados', '-p', pool, 'rm', '--force-full'] + names)
+wait('empty', lambda: not {'OSD_FULL', 'OSD_BACKFILLFULL', 'OSD_NEARFULL', 'POOL_FULL'} & flags())
+# What one had is the other one's now.
+for nth in range(45): beside.write_full('again%d' % nth, data)
+for nth in range(45): assert beside.read('again%d' % nth, 5 << 20) == data, nth
+print('full behind %d writes of 4 MiB' % len(written))
+",
+    );
+    eprint!("{said}");
+}
+
+/// The one that is killed is encrypted, and has its log and its metadata in another folder.
+#[test]
+fn an_encrypted_osd_of_two_threads_with_log_and_metadata_elsewhere_has_everything_after_it_is_killed() {
+    let Some(cluster) = Cluster::start_sharded(1, 2) else { return };
+    let shell = cluster.pool("sharded", 8);
+    let made = "
+        make 1 --shards 2 --osd-size 512M --wal-dir $PWD/fast --meta-dir $PWD/fast; start 1; up 2
+        [ $(ls fast | wc -l) = 5 ]; ceph osd metadata 1 -f json | jq -e '.nacre_bdev_encrypted == \"1\" and .nacre_shards == \"2\"'
+        ceph osd pool set $POOL size 2; ceph osd pool set $POOL min_size 1; clean";
+    shell.within(60).sh(&[encryption::HANDS, made].concat());
+    let said = python(
+        &shell,
+        "
+writer = Writer()
+for round in range(3):
+    before = writer.total; wait('written', lambda: writer.total > before + 300)
+    busy = threads(1)
+    assert busy['osd.1/0'] > 0 and busy['osd.1/1'] > 0, busy
+    assert kill(1)['partitions'] == 2
+    before = writer.total; wait('written', lambda: writer.total > before + 100)
+    wait('clean', is_clean)
+writer.finish()
+# It has everything itself.
+os.kill(pid(0), signal.SIGTERM)
+wait('alone', lambda: ask(prefix='osd stat')['num_up_osds'] == 1)
+writer.compare(exact=True)
+print('%d writes were acknowledged' % writer.total)
+os.kill(pid(1), signal.SIGTERM)
+",
+    );
+    eprint!("{said}");
+}
