@@ -283,6 +283,12 @@ pub(crate) fn start(options: &OsdArgs, args: &CephArgs) -> Result<()> {
 
 /// Makes the folder and the store of an OSD.
 fn mkfs(options: &OsdArgs, args: &CephArgs) -> Result<()> {
+    if options.shards.is_some_and(|shards| shards > 1) {
+        bail!(
+            "--shards is for clusters with monitors of nacre's: Ceph's lower pg_num also where PGs of one OSD lie in different parts of its \
+             store, which cannot be merged"
+        );
+    }
     let id = single_id(options)?;
     let conf = Conf::read(args, id)?;
     let fsid = conf.fsid()?;

@@ -21,6 +21,7 @@ mod ask;
 mod bill;
 mod ceph_osd;
 mod crash_reports;
+mod device_args;
 mod dmcrypt;
 mod dmcrypt_args;
 mod files;

@@ -384,7 +384,10 @@ impl PgDriver {
             return;
         }
         self.finish_moving(cx, spg);
-        let due = self.pgs.get(&spg).map(|pg| pg.sources_in(map)).unwrap_or_default();
+        let mut due = self.pgs.get(&spg).map(|pg| pg.sources_in(map)).unwrap_or_default();
+        // One in another partition of the store is as one on another shard: not to be had. The copy without it is incomplete.
+        let partition = cx.net.router.partition_of(&spg);
+        due.retain(|source| cx.net.router.partition_of(source) == partition);
         due.iter().for_each(|source| self.finish_moving(cx, *source));
         // One that has seen the map was made since, by a split.
         let is_behind = |source: &&SpgId| self.pgs.get(source).is_some_and(|it| it.epoch() < map.epoch);

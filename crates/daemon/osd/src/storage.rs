@@ -140,9 +140,9 @@ fn open_parts(folder: &Path, key: Option<&WrappingKey>) -> Result<Parts, Storage
     let key = key.as_ref();
     let partition = |number| {
         Ok::<_, StorageError>(PartitionParts {
-            data: disk_in_file(&data, &folder.join(BLOCK_FILE), key, Part::Data)?,
+            data: disk_in_file(&data, number, &folder.join(BLOCK_FILE), (key, Part::Data))?,
             log: match &log {
-                Some(log) => Some(disk_in_file(log, &folder.join(LOG_FILE), key, Part::Log)?),
+                Some(log) => Some(disk_in_file(log, number, &folder.join(LOG_FILE), (key, Part::Log))?),
                 None => None,
             },
             metadata: MetadataPlace::in_folder(folder, number, key),
@@ -153,14 +153,16 @@ fn open_parts(folder: &Path, key: Option<&WrappingKey>) -> Result<Parts, Storage
     Ok(Parts { first, others, labels: Vec::new(), metadata_disks: BTreeMap::new(), keys })
 }
 
-/// A disk over a further hold on a file, all of it.
+/// A disk for a partition over a further hold on a file, all of it.
 fn disk_in_file(
     held: &HeldDevice,
+    partition: u32,
     path: &Path,
-    key: Option<&DataKey>,
-    part: Part,
+    (key, part): (Option<&DataKey>, Part),
 ) -> Result<PartDisk, StorageError> {
-    let disk = held.again().map_err(file_error(path))?.into_disk(DriverChoice::Auto);
+    // The only one goes through the file that has the lock.
+    let hold = if partition == 0 { held.again() } else { held.opened_again() };
+    let disk = hold.map_err(file_error(path))?.into_disk(DriverChoice::Auto);
     let disk = disk.map_err(|source| StorageError::Disk { path: path.to_owned(), source })?;
     Ok(CryptDisk::new(Window::whole(disk), cipher(key, part)))
 }

@@ -52,6 +52,16 @@ impl BlockStore {
         are_asked || is_short && are_leaving
     }
 
+    /// While a checkpoint is under way others may take what this one counts on: claims what is needed for the next.
+    pub(crate) fn claim_needed_slabs(&mut self) {
+        let Some(leases) = &self.leases else { return };
+        let need = self.promised_blocks() + self.own_blocks(leases);
+        let free = self.table.space.alloc.free_count() + leases.expected_blocks();
+        if free < need {
+            self.need_slabs(need - free);
+        }
+    }
+
     fn comfort_blocks(&self) -> u64 {
         self.table.space.alloc.blocks() / COMFORT_DIVISOR
     }

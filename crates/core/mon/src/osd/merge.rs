@@ -139,7 +139,7 @@ impl OsdMaps {
         }
     }
 
-    /// An OSD that is up and may have PGs on different shards that must be merged when a pool goes from `pg_num` PGs down to `wanted`,
+    /// An OSD that may have PGs on different shards that must be merged when a pool goes from `pg_num` PGs down to `wanted`,
     /// with the number of its shards.
     pub(crate) fn divided_below(&self, pg_num: u32, wanted: u32) -> Option<(OsdId, u32)> {
         let is_across = |shards: u32| (wanted..pg_num).any(|left| is_across_shards(left, shards));
@@ -151,10 +151,10 @@ impl OsdMaps {
         if pool.is_replicated() { None } else { self.older_than(PeerVersions::MERGES_OF_CODED_PGS) }
     }
 
-    /// OSDs that are up and say that they have several shards, with the number of these.
+    /// OSDs that have said that they have several shards, with the number of these. Those that are away come back with the copies that they have.
     fn divided(&self) -> Vec<(OsdId, u32)> {
         let shards = |osd: OsdId| self.metadata(osd)?.get(SHARDS_KEY)?.parse().ok();
-        self.map().up_osds().filter_map(|osd| Some((osd, shards(osd)?))).collect()
+        self.map().osds().filter_map(|osd| Some((osd, shards(osd)?))).collect()
     }
 
     /// The primary of two PGs that are to be merged says how they stand. What is not so any more, or not yet,

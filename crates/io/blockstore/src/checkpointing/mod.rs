@@ -34,6 +34,7 @@ impl BlockStore {
     /// Begins a checkpoint if there is reason to.
     pub(crate) fn consider_checkpoint(&mut self) {
         if self.checkpoint.is_some() {
+            self.claim_needed_slabs();
             return;
         }
         let slabs_change = self.mind_slabs(false);

@@ -271,14 +271,15 @@ impl Part<'_> {
         let log = log.map(|log| Ok::<_, StorageError>((hold(&log)?, log))).transpose()?;
         let (block_path, key) = (self.folder.join(BLOCK_FILE), self.store.key.as_ref());
         let partition = |number| -> Result<StoppedPartition, StorageError> {
-            let log = log.as_ref().map(|(held, path)| disk_in_file(held, path, key, CryptPart::Log));
-            let data = disk_in_file(&block, &block_path, key, CryptPart::Data)?;
+            let log =
+                log.as_ref().map(|(held, path)| disk_in_file(held, number, path, (key, CryptPart::Log)));
+            let data = disk_in_file(&block, number, &block_path, (key, CryptPart::Data))?;
             let [tree, journal] = metadata_files(number).map(path);
             let key = key.map(|key| key.of_partition(number));
             let metadata = MetadataPlace::Files { tree, journal, key };
             Ok(StoppedPartition { disk: join(data, log.transpose()?, self.folder)?, metadata })
         };
-        let count = partitions_on(&mut disk_in_file(&block, &block_path, key, CryptPart::Data)?);
+        let count = partitions_on(&mut disk_in_file(&block, 0, &block_path, (key, CryptPart::Data))?);
         let partitions = (0..count).map(partition).collect::<Result<_, StorageError>>()?;
         Ok(Stopped { partitions, labels: Vec::new(), keys: None })
     }

@@ -103,16 +103,23 @@ impl DeviceFile {
         Ok(Self { file, is_device, direct, size_bytes, device, lock: None })
     }
 
-    /// A further hold on it, under the same lock. Through the page cache it is opened once more: that a page could not be written back, the
-    /// system says once to each open file.
+    /// A further hold on it, under the same lock: requests through it keep the file locked until they are done.
     pub(super) fn again(&self) -> io::Result<Self> {
         let Self { ref file, is_device, direct, size_bytes, device, ref lock } = *self;
-        let again = file.try_clone()?;
-        let (file, lock) = match direct {
-            true => (again, None),
-            false => (open_again(file)?, Some(lock.as_ref().map_or(Ok(again), File::try_clone)?)),
-        };
-        Ok(Self { file, is_device, direct, size_bytes, device, lock })
+        let lock = lock.as_ref().map(File::try_clone).transpose()?;
+        Ok(Self { file: file.try_clone()?, is_device, direct, size_bytes, device, lock })
+    }
+
+    /// The same for another user of it. Through the page cache it is opened once more: that a page could not be written back, the system says
+    /// once to each open file.
+    pub(super) fn opened_again(&self) -> io::Result<Self> {
+        let again = self.again()?;
+        if self.direct {
+            return Ok(again);
+        }
+        let file = open_again(&self.file)?;
+        let lock = again.lock.or(Some(again.file));
+        Ok(Self { file, lock, ..*self })
     }
 
     pub(super) fn info(&self) -> DiskInfo {

@@ -62,6 +62,14 @@ impl HeldDevice {
         Ok(Self { file: self.file.again()?, path: self.path.clone() })
     }
 
+    /// The same for one who has to hear by itself of what the system could not write: without `O_DIRECT` the file is opened once more.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn opened_again(&self) -> io::Result<Self> {
+        Ok(Self { file: self.file.opened_again()?, path: self.path.clone() })
+    }
+
     /// A disk over it.
     ///
     /// # Errors

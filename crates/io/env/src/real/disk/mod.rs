@@ -113,11 +113,11 @@ impl RealDisk {
         Self::over(DeviceFile::open(path)?, path, choice)
     }
 
-    fn over(mut file: DeviceFile, path: &Path, choice: DriverChoice) -> Result<Self, OpenError> {
+    fn over(file: DeviceFile, path: &Path, choice: DriverChoice) -> Result<Self, OpenError> {
         let system = |source| OpenError::System { path: path.to_owned(), source };
         let (mut info, direct) = (file.info(), file.direct);
         let (volatile_cache, rotational, disks) = (file.volatile_cache(), file.rotational(), file.disks());
-        let lock = file.lock.take();
+        let lock = file.lock.as_ref().map(File::try_clone).transpose().map_err(system)?;
         let (same, is_device) = (file.file.try_clone().map_err(system)?, file.is_device);
         let mut ring_refused = None;
         let driver = match try_ring(&file, choice) {

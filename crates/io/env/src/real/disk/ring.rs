@@ -46,9 +46,11 @@ struct Target {
 
 impl Target {
     /// Registered with the ring, where the kernel does that: it then need not look the file up for each request.
-    fn of(ring: &IoUring, file: &File) -> Self {
+    /// So is what has the lock, if that is another: it stays locked as long as requests are under way, whatever becomes of the process.
+    fn of(ring: &IoUring, file: &File, lock: Option<&File>) -> Self {
         let raw = file.as_raw_fd();
-        match ring.submitter().register_files(&[raw]) {
+        let files: Vec<_> = std::iter::once(raw).chain(lock.map(File::as_raw_fd)).collect();
+        match ring.submitter().register_files(&files) {
             Ok(()) => Self { fd: Fd(0), flags: squeue::Flags::FIXED_FILE },
             Err(_unknown) => Self { fd: Fd(raw), flags: squeue::Flags::empty() },
         }
@@ -58,6 +60,8 @@ impl Target {
 pub(super) struct Ring {
     ring: IoUring,
     file: File,
+    /// What has the lock, if that is another open file.
+    lock: Option<File>,
     target: Target,
     /// Where completions are kept back until that thread comes for them; `None` where any thread may.
     home: Option<ThreadId>,
@@ -90,10 +94,12 @@ impl Ring {
         let wake = EventFd::new()?;
         ring.submitter().register_eventfd(wake.as_fd().as_raw_fd())?;
         check(&mut ring)?;
+        let lock = file.lock.as_ref().map(File::try_clone).transpose()?;
         let file = file.file.try_clone()?;
         Ok(Self {
-            target: Target::of(&ring, &file),
+            target: Target::of(&ring, &file, lock.as_ref()),
             file,
+            lock,
             ring,
             home: None,
             user: thread::current().id(),
@@ -143,7 +149,7 @@ impl Ring {
         // Before Linux 6.1, or out of memory: the old ring serves every thread, unless it is another one's own.
         match build_own(&self.wake) {
             Ok(ring) => {
-                self.target = Target::of(&ring, &self.file);
+                self.target = Target::of(&ring, &self.file, self.lock.as_ref());
                 (self.ring, self.home, self.muted) = (ring, Some(here), false);
             }
             Err(error) => assert!(self.home.is_none(), "no io_uring for a thread: {error}"),

@@ -267,8 +267,8 @@ fn holds_through_the_page_cache_are_opened_one_by_one_under_one_lock() {
     let scratch = Scratch::new("again");
     let mut first = DeviceFile::create(&scratch.0, 1 << 20).expect("create");
     first.direct = false;
-    let second = first.again().expect("opened again");
-    let third = second.again().expect("opened again");
+    let second = first.opened_again().expect("opened again");
+    let third = second.opened_again().expect("opened again");
     // Handles of one open file have one position.
     let files = [&first.file, &second.file, &third.file];
     for (at, mut file) in (7..).zip(files) {
