@@ -383,6 +383,10 @@ fn pgs_on_different_shards_of_an_osd_are_not_to_be_merged() {
     };
     boot(&mut world, "2");
     assert_eq!(set(&mut world, 1), Some(Errno::EOPNOTSUPP.negated()));
+    world.ask(admin, r#"{"prefix":"osd down","ids":["2"]}"#);
+    world.pass(Duration::from_secs(1));
+    assert!(!world.map().is_up(2));
+    assert_eq!(set(&mut world, 1), Some(Errno::EOPNOTSUPP.negated()), "it comes back with what it has");
     assert_eq!(set(&mut world, 2), Some(0), "an even distance");
     assert_eq!(world.map().pools[&1].pg_num_target, 2);
     boot(&mut world, "3");
