@@ -69,6 +69,16 @@ impl Permit {
     }
 }
 
+impl Permit {
+    /// Counts so many bytes more until it is dropped: what the message will come to take.
+    pub fn grow(&mut self, bytes: usize) {
+        if let Some(budget) = &self.budget {
+            self.bytes += bytes;
+            budget.and_wholes().for_each(|held| drop(held.bytes.fetch_add(bytes, Ordering::Relaxed)));
+        }
+    }
+}
+
 impl Drop for Permit {
     fn drop(&mut self) {
         for held in self.budget.iter().flat_map(Budget::and_wholes) {
@@ -89,6 +99,10 @@ mod tests {
         assert_eq!((budget.held_messages(), budget.held_bytes()), (2, 111));
         drop(one);
         assert_eq!((budget.held_messages(), budget.held_bytes()), (1, 11));
+        let mut two = two;
+        two.grow(1000);
+        assert_eq!((budget.held_messages(), budget.held_bytes()), (1, 1011));
+        Permit::default().grow(7);
         drop((two, Permit::default()));
         assert_eq!(budget.held_bytes(), 0);
     }

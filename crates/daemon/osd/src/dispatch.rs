@@ -22,7 +22,7 @@ use nacre_msg::{BillClass, Command, Message, OsdForceRecovery, RawMessage, backo
 use nacre_msgr::{DATA_BYTES_MAX, Event as ConnEvent};
 use nacre_options::Values;
 use nacre_osd_core::MapSource;
-use nacre_pg::{Event, Permit, PgCreateInfo, RecoveryKind, Session};
+use nacre_pg::{ClientOp, Event, Permit, PgCreateInfo, RecoveryKind, Session, expected_bytes};
 use nacre_service::{ConnId, Incoming};
 use nacre_txn::StoreToken;
 use nacre_types::{OsdId, SpgId};
@@ -130,14 +130,20 @@ impl Dispatch<'_> {
         match Message::decode(raw) {
             Ok(Message::OsdOp(op)) => {
                 let spg = SpgId::replicated(op.spg.pg); // clients name the primary's place; copies have none
-                cx.net.sessions.throttle(conn, &permit, &mut cx.net.messenger);
+                let bytes = expected_bytes(&op, pgs.pgs.message_limits());
+                let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+                let awaiting = &pgs.awaiting_memory;
+                let (id, own) = (session.id, awaiting.count_of(session.id));
+                // It has its permit already.
+                let waiting = (awaiting.count() + 1, own + 1);
+                let waits = own > 0 || !cx.net.sessions.has_room(id, bytes, waiting, &cx.net.messenger);
+                cx.net.sessions.throttle(conn, &permit, waits, &mut cx.net.messenger);
                 let op = client_op(session, tid, Box::new(op), cx.now, permit);
                 pgs.counters.ops += 1;
                 pgs.counters.op_in_bytes += op.trace.input_bytes;
-                pgs.bill.client_op(&op.session, &op.op, true);
-                match cx.net.router.shard_of(&spg) {
-                    shard if shard == cx.net.router.me => pgs.client_op(cx, spg, op),
-                    shard => cx.net.forward_op(shard, spg, op, pgs.counters.ops),
+                match waits {
+                    true => pgs.awaiting_memory.push(spg, op, bytes),
+                    false => self.client_op(spg, op, bytes),
                 }
             }
             Ok(Message::OsdBackoff(backoff)) if backoff.op == backoff_op::ACK_BLOCK => {
@@ -162,6 +168,28 @@ impl Dispatch<'_> {
                 tracing::warn!(client = %session.name, %error, "message does not decode; closing the session");
                 self.connections.close_malformed(&mut self.parts, conn, "malformed message");
             }
+        }
+    }
+
+    /// A client's message may come to take so many bytes more, and goes to its PG's shard.
+    fn client_op(&mut self, spg: SpgId, mut op: ClientOp, bytes: usize) {
+        let LentParts { pgs, cx, .. } = &mut self.parts;
+        op.permit.grow(bytes);
+        pgs.bill.client_op(&op.session, &op.op, true);
+        match cx.net.router.shard_of(&spg) {
+            shard if shard == cx.net.router.me => pgs.client_op(cx, spg, op),
+            shard => cx.net.forward_op(shard, spg, op, pgs.counters.ops),
+        }
+    }
+
+    /// Messages that waited for memory go on, as far as there is some.
+    pub(crate) fn admit_waiting(&mut self) {
+        loop {
+            let LentParts { pgs, cx, .. } = &mut self.parts;
+            let (sessions, messenger) = (&cx.net.sessions, &cx.net.messenger);
+            let has_room = |session, bytes, waiting| sessions.has_room(session, bytes, waiting, messenger);
+            let Some((spg, op, bytes)) = pgs.awaiting_memory.next(has_room) else { return };
+            self.client_op(spg, op, bytes);
         }
     }
 

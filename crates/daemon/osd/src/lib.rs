@@ -16,6 +16,7 @@
 //! | `shard_net` | the ways out of a shard: to clients, other OSDs, other shards |
 //! | `shard_msg` | what shards tell each other |
 //! | `sessions` | the connections that came in on a shard, and which of them are not read for now |
+//! | `memory`, `awaiting_memory` | the memory target: what is kept of what can be read again, how long logs are; messages that wait for memory |
 //! | `control` | once per OSD: boot, what Ceph's monitors leave to an OSD, and what connects the parts below |
 //! | `control_host`, `control_event` | OSD control on its shard; what it has for that |
 //! | `mon_link` | the session with the monitor |
@@ -41,6 +42,7 @@
 mod admin;
 mod admin_sessions;
 mod asok;
+mod awaiting_memory;
 mod bench;
 mod bill;
 mod command_reply;
@@ -62,6 +64,7 @@ mod links;
 mod load_pgs;
 mod lost;
 mod map_intake;
+mod memory;
 mod mgr_report;
 mod mon_link;
 mod osd_addrs;
@@ -93,6 +96,7 @@ mod turn;
 mod walk;
 
 pub use config::{Bind, CephConfig, OsdConfig};
+pub use memory::MemoryTarget;
 pub use nacre_crypt::{KeyTextError, WrappingKey};
 pub use nacre_device::Owner;
 pub use nacre_osd_core::parse_crush_location;

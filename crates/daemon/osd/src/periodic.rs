@@ -88,6 +88,7 @@ impl Periodic {
         }
         probe_device(pgs, cx.options);
         pgs.idle_trim.trim(cx.now, pgs.store.as_mut(), give_back_memory);
+        pgs.keep_memory_target(cx, give_back_memory);
         pgs.tracker.expire(cx.now);
         let limit = cx.options.seconds("osd_op_complaint_time");
         if cx.now >= self.slow_ops_warned_at && asok::warn_slow_ops(pgs, limit, cx.now) {

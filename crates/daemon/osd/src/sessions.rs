@@ -69,9 +69,13 @@ pub(crate) struct Sessions {
 pub(crate) struct Limits {
     /// `osd_client_message_cap`.
     pub(crate) messages: usize,
-    /// `osd_client_message_size_cap`.
+    /// `osd_client_message_size_cap`, or what the memory target has for it, with answers until they are sent.
     pub(crate) bytes: usize,
 }
+
+/// What one client asks for may take this part of [`Limits::bytes`], until it has taken its answers: one that does not read leaves the rest
+/// to others.
+const CLIENT_SHARE: usize = 4;
 
 impl Default for Limits {
     fn default() -> Self {
@@ -247,14 +251,46 @@ impl Sessions {
         inbound_peer
     }
 
+    /// Whether a message of a client may come to take so many `bytes` more, where as many messages wait for that as `waiting` says, of all
+    /// and of this client. One may always where there is nothing else, of all or of the client.
+    pub(crate) fn has_room(
+        &self,
+        session: SessionId,
+        bytes: usize,
+        waiting: (usize, usize),
+        messenger: &Messenger,
+    ) -> bool {
+        let max = self.limits.bytes;
+        let fits = |budget: &Budget, unsent: usize, waiting: usize, max: usize| {
+            let is_alone = unsent == 0 && budget.held_messages() <= waiting;
+            is_alone || budget.held_bytes().saturating_add(unsent).saturating_add(bytes) <= max
+        };
+        let own = self.conns.get(&session).and_then(|conn| Some((*conn, self.inbound_peers.get(conn)?)));
+        let own_fits = match own {
+            // What only brings data has its memory already.
+            Some((conn, InboundPeer::Client(_, budget))) if bytes > 0 => {
+                fits(budget, messenger.queued_bytes(conn), waiting.1, max / CLIENT_SHARE)
+            }
+            _ => true,
+        };
+        own_fits && fits(&self.budget, messenger.unsent_client_bytes(), waiting.0, max)
+    }
+
     /// A client's message came and holds `permit`: stops reading the client if it has too much under way, and all of them if they
-    /// have together.
-    pub(crate) fn throttle(&mut self, conn: ConnId, permit: &Permit, messenger: &mut Messenger) {
+    /// have together, as they do where some wait for memory (`is_crowded`).
+    pub(crate) fn throttle(
+        &mut self,
+        conn: ConnId,
+        permit: &Permit,
+        is_crowded: bool,
+        messenger: &mut Messenger,
+    ) {
         if permit.held_messages() >= CLIENT_OPS_MAX && self.paused.insert(conn) {
             messenger.set_paused(conn, true);
         }
         let many = self.budget.held_messages() >= self.limits.messages;
-        let large = self.budget.held_bytes() > self.limits.bytes;
+        let held = self.budget.held_bytes().saturating_add(messenger.unsent_client_bytes());
+        let large = held > self.limits.bytes || is_crowded;
         if many || large {
             self.last = conn;
             self.waits.0 += u64::from(many);
@@ -284,15 +320,18 @@ impl Sessions {
         ]
     }
 
-    /// Reads clients again whose messages have been answered.
-    pub(crate) fn unthrottle(&mut self, messenger: &mut Messenger) {
-        if self.paused.is_empty() {
+    /// Reads clients again whose messages have been answered, unless there are some that wait for memory.
+    pub(crate) fn unthrottle(&mut self, is_crowded: bool, messenger: &mut Messenger) {
+        if self.paused.is_empty() || is_crowded {
             return;
         }
         // With some room again, or the sockets would be taken out of the poll and put back for each message.
         let room = |held: usize, max: usize| held <= max - max.div_ceil(4);
         if !room(self.budget.held_messages(), self.limits.messages)
-            || !room(self.budget.held_bytes(), self.limits.bytes)
+            || !room(
+                self.budget.held_bytes().saturating_add(messenger.unsent_client_bytes()),
+                self.limits.bytes,
+            )
         {
             return;
         }
@@ -350,7 +389,7 @@ mod tests {
         let budget = budget.clone();
         let take = |_| {
             let permit = budget.take(100);
-            sessions.throttle(conn, &permit, messenger);
+            sessions.throttle(conn, &permit, false, messenger);
             permit
         };
         (0..count).map(take).collect()
@@ -365,10 +404,10 @@ mod tests {
         assert_eq!(Vec::from_iter(&sessions.paused), [&ConnId(1)], "the other client is read");
         assert_eq!(sessions.ops_in_flight(), CLIENT_OPS_MAX);
         held.truncate(CLIENT_OPS_MAX / 2 + 1);
-        sessions.unthrottle(&mut messenger);
+        sessions.unthrottle(false, &mut messenger);
         assert!(!sessions.paused.is_empty());
         held.truncate(CLIENT_OPS_MAX / 2);
-        sessions.unthrottle(&mut messenger);
+        sessions.unthrottle(false, &mut messenger);
         assert!(sessions.paused.is_empty());
     }
 
@@ -384,9 +423,30 @@ mod tests {
             held.extend(take(&mut sessions, ConnId(2), 1, &mut messenger));
             assert_eq!(sessions.paused.len(), 2, "{limits:?}");
             held.truncate(5);
-            sessions.unthrottle(&mut messenger);
+            sessions.unthrottle(false, &mut messenger);
             assert!(sessions.paused.is_empty(), "{limits:?}");
         }
+    }
+
+    #[test]
+    fn one_client_that_asks_for_much_leaves_room_to_others() {
+        let (mut sessions, mut messenger) = (sessions(), messenger());
+        sessions.set_limits(Limits { bytes: 4000, ..Limits::default() });
+        assert!(
+            sessions.has_room(SessionId(1), 1 << 30, (0, 0), &messenger),
+            "whatever it is, where there is nothing else"
+        );
+        let mut held = take(&mut sessions, ConnId(1), 1, &mut messenger);
+        let first = |sessions: &Sessions, bytes| sessions.has_room(SessionId(1), bytes, (0, 0), &messenger);
+        held[0].grow(700);
+        assert!(first(&sessions, 200) && !first(&sessions, 201), "its share");
+        assert!(sessions.has_room(SessionId(2), 3200, (0, 0), &messenger));
+        assert!(!sessions.has_room(SessionId(2), 3201, (0, 0), &messenger), "what all may have");
+        assert!(sessions.has_room(SessionId(2), 5000, (1, 0), &messenger), "those that wait hold nothing up");
+        assert!(first(&sessions, 0));
+        held.extend(take(&mut sessions, ConnId(2), 33, &mut messenger));
+        let data = sessions.has_room(SessionId(1), 0, (0, 0), &messenger);
+        assert!(!data, "nor does data get through where there is too much");
     }
 
     /// Other rights make another session: what came before must count all the same.

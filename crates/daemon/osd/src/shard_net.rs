@@ -118,12 +118,12 @@ impl ShardNet {
         }
     }
 
-    /// Takes over what options say of sessions.
-    pub(crate) fn follow_options(&mut self, options: &Values) {
+    /// Takes over what options say of sessions. `client_bytes_max` is what the memory target has for clients' messages.
+    pub(crate) fn follow_options(&mut self, options: &Values, client_bytes_max: usize) {
         // 0 means no limit.
         let limit = |name| Some(options.count(name)).filter(|limit| *limit > 0).unwrap_or(usize::MAX);
         let (messages, bytes) = (limit("osd_client_message_cap"), limit("osd_client_message_size_cap"));
-        self.sessions.set_limits(Limits { messages, bytes });
+        self.sessions.set_limits(Limits { messages, bytes: bytes.min(client_bytes_max) });
     }
 
     fn garbled(&mut self, mut message: RawMessage) -> RawMessage {

@@ -2,6 +2,7 @@
 
 use crate::config::OsdConfig;
 use crate::control::OsdControl;
+use crate::memory;
 use crate::osd_addrs::{Listeners, OsdAddrs, Sockets, listen};
 use crate::own_collection::{stored_initial_pg_num, stored_maps};
 use crate::peer_links::PeerLinks;
@@ -13,7 +14,7 @@ use nacre_env::real::RealNet;
 use nacre_env::{Clock, Net, RealClock, SystemEntropy, Wake};
 use nacre_maps::OsdMap;
 use nacre_pg::Tuning;
-use nacre_service::{AdminSocket, IntakeLimits, MailboxSender, Messenger, mailbox};
+use nacre_service::{AdminSocket, MailboxSender, Messenger, mailbox};
 use nacre_store::ObjectStore;
 use nacre_types::{Entropy, Epoch, PoolId};
 use std::collections::BTreeMap;
@@ -118,11 +119,6 @@ impl OsdHandle {
     }
 }
 
-/// Memory that messages of clients may take which have begun and are not complete: of one OSD, in equal parts for its shards.
-const CLIENT_INTAKE_BYTES_MAX: usize = 256 << 20;
-/// The same for messages of other daemons, which come to the first shard.
-const PEER_INTAKE_BYTES_MAX: usize = 512 << 20;
-
 /// The part of the store that one of `shards` has.
 fn part_of(store: &StoreConfig, shards: usize) -> StoreConfig {
     match store {
@@ -177,14 +173,19 @@ pub fn assemble(config: &OsdConfig, machines: Vec<Machine>) -> Result<Osd, Start
     let mut control: Option<(Listeners, Sockets, u32)> = None;
     let shared = machines.len() > 1;
     let shards_count = machines.len().max(1);
+    let target = config.memory_target();
+    let memory = target.map(|target| target.of(shards_count as u64));
     for (shard, mut machine) in machines.into_iter().enumerate() {
         let (sender, mailbox) = mailbox(machine.waker);
         senders.push(sender);
         let mut messenger = Messenger::new(machine.net, machine.clock.wall().sec.into());
-        messenger.limit_intake(IntakeLimits {
-            client_bytes: CLIENT_INTAKE_BYTES_MAX / shards_count,
-            peer_bytes: PEER_INTAKE_BYTES_MAX,
-        });
+        let mut limits = memory::intake_limits(target);
+        // Other daemons come to the first one.
+        limits.client_bytes /= shards_count;
+        messenger.limit_intake(limits);
+        if target.is_some() {
+            machine.tuning.message_limits = memory::message_limits(target);
+        }
         // All shards share the first one's port.
         let listened = match public_addr {
             Some(addr) => messenger.listen(addr, shared),
@@ -212,6 +213,7 @@ pub fn assemble(config: &OsdConfig, machines: Vec<Machine>) -> Result<Osd, Start
             stored,
             begins_with: None,
             tuning: machine.tuning,
+            memory,
             booted: Arc::clone(&booted),
         });
     }

@@ -11,7 +11,7 @@ mod state;
 #[cfg(test)]
 mod tests;
 
-use crate::frame::{Inbound, Receiver, Sender, Tag};
+use crate::frame::{Inbound, Receiver, Sender, Tag, Workspace};
 use crate::{Config, Fault, ROUNDS_MAX, RawMessage, Session, SessionRequest};
 use bytes::Bytes;
 use nacre_denc::{Decode, Encode};
@@ -400,10 +400,17 @@ impl Connection {
         at.map(|at| (at, self.state.phase()))
     }
 
-    /// Gives memory back that an idle connection does not need: the driver calls it when nothing came for a while.
-    pub fn trim(&mut self) {
-        self.receiver.trim();
-        self.sender.trim();
+    /// Lends it memory that it needs to read, to send and to write. A driver with many connections does so before each of these, and takes
+    /// it back afterwards with [`Connection::give_back`].
+    pub fn lend(&mut self, workspace: &mut Workspace) {
+        self.receiver.lend(std::mem::take(&mut workspace.staging));
+        self.sender.swap_spare(&mut workspace.chunks);
+    }
+
+    /// Gives back what was lent: between two turns a connection holds only what has come or is to go.
+    pub fn give_back(&mut self, workspace: &mut Workspace) {
+        workspace.staging = self.receiver.give_back();
+        self.sender.swap_spare(&mut workspace.chunks);
     }
 
     /// True while messages may flow.

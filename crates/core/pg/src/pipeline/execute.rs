@@ -121,6 +121,7 @@ impl Pipeline {
             last_user_version: state.info.last_user_version,
             notify_id: u64::from(state.map.epoch) << 32 | u64::from(self.notifies),
             entropy: &mut *cx.entropy,
+            limits: state.message_limits,
             work: 0,
         };
         let request = Request {

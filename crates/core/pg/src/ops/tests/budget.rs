@@ -3,7 +3,9 @@
 use super::*;
 use crate::TURN_WORK_MAX;
 use crate::ops::testing::Client;
-use crate::ops::{Change, OMAP_KEYS_MAX, OPS_MAX, REPLY_BYTES_MAX, Suspend, WORK_BYTES_MAX};
+use crate::ops::{
+    Change, MessageLimits, OMAP_KEYS_MAX, OPS_MAX, REPLY_BYTES_MAX, Suspend, WORK_BYTES_MAX, expected_bytes,
+};
 use nacre_buf::{ByteStr, Bytes};
 use nacre_denc::{Encode, Writer};
 use nacre_types::Errno;
@@ -35,6 +37,47 @@ fn a_change_that_replicas_could_not_carry_is_refused_as_a_whole() {
     let outcome = client.send(vec![write_same(whole), write_same(whole).with_flags(2)]);
     assert_eq!(outcome.result, Errno::EMSGSIZE.negated());
     assert_eq!(client.send(vec![write_same(8192)]).result, 0);
+}
+
+/// As an OSD with little memory has it.
+#[test]
+fn smaller_limits_hold() {
+    let limits = MessageLimits {
+        input_bytes: 1 << 20,
+        transaction_bytes: 2 << 20,
+        reply_bytes: 3 << 20,
+        omap_bytes: 64 << 10,
+    };
+    let mut client = Client { limits, ..Client::with_old() };
+    let write = |bytes: usize| vec![SubOp::write_full(vec![1; bytes].into())];
+    assert_eq!(client.send(write(limits.input_bytes + 1)).result, Errno::EMSGSIZE.negated());
+    assert_eq!(client.send(write(limits.input_bytes)).result, 0);
+    assert_eq!(client.send(vec![write_same(3 << 20)]).result, Errno::EMSGSIZE.negated());
+    assert_eq!(client.send(vec![read(), read(), read()]).result, 0);
+    assert_eq!(client.send(vec![read(), read(), read(), read()]).result, Errno::E2BIG.negated());
+    // What does not fit one page is in the next.
+    assert_eq!(client.send(vec![omap_set(200, 1000)]).result, 0);
+    let page = client.send(vec![omap_values()]);
+    let bytes = page.ops[0].out.len();
+    assert!(page.result == 0 && bytes > 32 << 10 && bytes < 96 << 10, "{bytes} bytes");
+    assert_eq!(page.ops[0].out.to_bytes().last(), Some(&1), "and more follow");
+}
+
+#[test]
+fn a_message_counts_for_what_it_asks_for() {
+    let (client, limits) = (Client::with_old(), MessageLimits::default());
+    let bytes = |ops| expected_bytes(&client.message(ops), limits);
+    assert_eq!(bytes(vec![SubOp::read(0, 4096)]), 4096);
+    assert_eq!(bytes(vec![SubOp::read(0, 0)]), 4 << 20, "all of it");
+    assert_eq!(bytes(vec![SubOp::read(0, u64::MAX), SubOp::read(0, u64::MAX)]), limits.reply_bytes);
+    assert_eq!(bytes(vec![stat(), SubOp::read(7, 100)]), (64 << 10) + 100);
+    assert_eq!(
+        bytes(vec![SubOp::write_full(vec![1; 100].into())]),
+        0,
+        "its own bytes are counted as they come"
+    );
+    assert_eq!(bytes(vec![write_same(1 << 20)]), 1 << 20);
+    assert_eq!(bytes(vec![omap_values()]), limits.omap_bytes as u64);
 }
 
 #[test]
