@@ -6,6 +6,7 @@
 pub mod addr;
 pub mod build_kind;
 pub mod device_latency;
+pub mod dmcrypt;
 pub mod entropy;
 pub mod errno;
 pub mod features;

@@ -9,7 +9,7 @@ use nacre_auth::{CryptoKey, Keyring, Offer};
 use nacre_client::{Access, Client, Failure, Finished};
 use nacre_env::{Clock, RealClock, SystemEntropy};
 use nacre_osd::WrappingKey;
-use nacre_types::{AuthName, EntityAddr, EntityKind, Entropy, Errno, OsdId, Uuid};
+use nacre_types::{EntityAddr, Entropy, Errno, OsdId, Uuid, dmcrypt};
 use std::fs;
 use std::time::Duration;
 use zeroize::{Zeroize, Zeroizing};
@@ -22,19 +22,9 @@ const TURN_MAX: Duration = Duration::from_millis(100);
 /// Random bytes of a new key.
 const KEY_BYTES: usize = 64;
 
-/// Who may fetch an OSD's key.
-fn lockbox_name(uuid: Uuid) -> AuthName {
-    AuthName::new(EntityKind::CLIENT, format!("osd-lockbox.{uuid}"))
-}
-
-/// Under which name the monitors keep it.
-fn key_name(uuid: Uuid) -> String {
-    format!("dm-crypt/osd/{uuid}/luks")
-}
-
 /// The lockbox's keyring, as the OSD's folder has it.
 pub(crate) fn lockbox_text(uuid: Uuid, key: &CryptoKey) -> String {
-    format!("[{}]\n\tkey = {}\n", lockbox_name(uuid), key.to_text())
+    format!("[{}]\n\tkey = {}\n", dmcrypt::lockbox(uuid), key.to_text())
 }
 
 /// Where an OSD's key is asked for.
@@ -71,7 +61,7 @@ pub(crate) fn key_of(
             .with_context(|| format!("{shown}: the OSD is encrypted, and this fetches its key"))?,
     );
     let keyring = Keyring::parse(&text).with_context(|| shown.to_string())?;
-    let name = lockbox_name(uuid);
+    let name = dmcrypt::lockbox(uuid);
     let entry = keyring.get(&name).with_context(|| format!("{shown} has no key of {name}"))?;
     let question = Question { monitors, uuid, lockbox: entry.key.clone() };
     let key = fetch(&question, RealClock::start(), is_over)?;
@@ -84,7 +74,7 @@ fn fetch(
     clock: RealClock,
     is_over: &dyn Fn() -> bool,
 ) -> Result<Option<WrappingKey>> {
-    let (name, key_name) = (lockbox_name(question.uuid), key_name(question.uuid));
+    let (name, key_name) = (dmcrypt::lockbox(question.uuid), dmcrypt::key_name(question.uuid));
     let modes = (Offer::secure_first(), Offer::crc_first());
     let (monitors, key) = (question.monitors.to_vec(), question.lockbox.clone());
     let access = Access { monitors, name: name.clone(), key, modes };
@@ -142,7 +132,7 @@ pub(crate) fn rotate(folder: &Folder, id: OsdId) -> Result<()> {
     let keys = nacre_osd::store_keys(place.path()).with_context(|| shown.to_string())?;
     let mut keys = keys.with_context(|| format!("{shown}: this OSD is not encrypted"))?;
     let mut admin = Admin::new(folder)?;
-    let key_name = key_name(uuid);
+    let key_name = dmcrypt::key_name(uuid);
     let held = |admin: &mut Admin| -> Result<WrappingKey> {
         let answer = admin.ask(&format!(r#"{{"prefix":"config-key get","key":"{key_name}"}}"#))?;
         parse(&answer.data, &key_name)

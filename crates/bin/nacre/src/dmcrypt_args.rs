@@ -1,10 +1,10 @@
 //! [`DmcryptArgs`]: what `nacre osd` is told of encrypted OSDs. What they do is in `dmcrypt`.
 
+use crate::secret;
 use anyhow::{Context, Result};
 use clap::Args;
 use nacre_auth::CryptoKey;
-use std::path::{Path, PathBuf};
-use zeroize::Zeroizing;
+use std::path::PathBuf;
 
 /// Options of `nacre osd` for encrypted OSDs.
 #[derive(Debug, Args)]
@@ -27,15 +27,7 @@ impl DmcryptArgs {
     /// The key that fetches the OSD's key; `None` of one that is not to be encrypted.
     pub(crate) fn lockbox_key(&self) -> Result<Option<CryptoKey>> {
         let Some(path) = self.lockbox_key_file.as_deref().filter(|_| self.dmcrypt) else { return Ok(None) };
-        let (text, shown) = if path == Path::new("-") {
-            let mut line = String::new();
-            std::io::stdin().read_line(&mut line).context("standard input")?;
-            (line, "standard input".to_owned())
-        } else {
-            let shown = path.display().to_string();
-            (std::fs::read_to_string(path).with_context(|| shown.clone())?, shown)
-        };
-        let text = Zeroizing::new(text);
+        let (text, shown) = secret::read(path)?;
         CryptoKey::parse(text.trim()).with_context(|| format!("{shown} has no key")).map(Some)
     }
 }

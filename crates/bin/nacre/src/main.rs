@@ -36,6 +36,7 @@ mod osd_folder;
 mod probe;
 mod recovery;
 mod sd_notify;
+mod secret;
 mod signals;
 mod stock_daemons;
 mod supervisor;

@@ -5,6 +5,7 @@ use crate::args::{Auth, StoreKind};
 use crate::ask::Admin;
 use crate::files::{Folder, Identity, check_mon_name};
 use crate::mon_places::{addrs_of, print_monitors, write_files};
+use crate::secret::{self, STANDARD_INPUT};
 use anyhow::{Context, Result, bail};
 use nacre_auth::RecoveryKey;
 use nacre_env::{Clock, RealClock};
@@ -74,12 +75,11 @@ pub(crate) fn recover(
 }
 
 fn read_key(text: &str) -> Result<RecoveryKey> {
-    if text != "-" {
+    if text != STANDARD_INPUT {
         return Ok(RecoveryKey::parse(text)?);
     }
-    let mut line = String::new();
-    std::io::stdin().read_line(&mut line).context("standard input")?;
-    Ok(RecoveryKey::parse(&line)?)
+    let (line, shown) = secret::read(Path::new(STANDARD_INPUT))?;
+    RecoveryKey::parse(&line).context(shown)
 }
 
 /// What OSDs have kept.

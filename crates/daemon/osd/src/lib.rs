@@ -97,7 +97,7 @@ mod walk;
 
 pub use config::{Bind, CephConfig, OsdConfig};
 pub use memory::MemoryTarget;
-pub use nacre_crypt::{KeyTextError, WrappingKey};
+pub use nacre_crypt::WrappingKey;
 pub use nacre_device::Owner;
 pub use nacre_osd_core::parse_crush_location;
 pub use shard::Shard;

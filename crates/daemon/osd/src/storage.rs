@@ -17,7 +17,7 @@ pub use moves::{
 };
 pub use parts::DeviceLabel;
 
-use encryption::cipher;
+use encryption::{Unlocked, cipher, unlock};
 use nacre_blockstore::{BlockStore, Options, SplitDisk};
 use nacre_crypt::{CryptDisk, Part, WrappingKey};
 use nacre_env::RealClock;
@@ -105,20 +105,10 @@ pub fn open_stopped(folder: &Path, key: Option<&WrappingKey>) -> Result<Stopped,
 }
 
 fn open_parts(folder: &Path, key: Option<&WrappingKey>) -> Result<Parts, StorageError> {
-    match find_parts(folder, key)? {
-        Parts { keys: None, .. } if key.is_some() => {
-            Err(StorageError::NeedlessKey { path: folder.to_owned() })
-        }
-        parts => Ok(parts),
-    }
-}
-
-fn find_parts(folder: &Path, key: Option<&WrappingKey>) -> Result<Parts, StorageError> {
     if let Some(parts) = devices::open_labelled(folder, key)? {
         return Ok(parts);
     }
-    let keys = StoreKeys::in_folder(folder)?;
-    let key = keys.as_ref().map(|keys| keys.open(key)).transpose()?;
+    let Unlocked { keys, data: key } = unlock(folder, StoreKeys::in_folder(folder)?, key)?;
     let open = |name, part| {
         let path = folder.join(name);
         let disk = RealDisk::open(&path, DriverChoice::Auto);

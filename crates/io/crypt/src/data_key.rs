@@ -5,6 +5,7 @@
 //! AES-256-GCM makes it, with the store's identity as what must fit.
 
 use crate::xts::{XTS_KEY_BYTES, Xts};
+use nacre_types::dmcrypt::{KeyTextError, key_in};
 use nacre_types::{Entropy, Uuid};
 use ring::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use ring::hkdf::{HKDF_SHA256, KeyType, Salt};
@@ -17,10 +18,6 @@ const WRAPPING_KEY_BYTES: usize = 32;
 const TAG_BYTES: usize = 16;
 /// Bytes of a wrapped data key: a nonce, the key encrypted, a tag.
 pub const WRAPPED_BYTES: usize = NONCE_LEN + DATA_KEY_BYTES + TAG_BYTES;
-/// Characters of the text that a wrapping key comes from, at least: 24 random bytes in Base64.
-const TEXT_CHARS_MIN: usize = 32;
-/// At most, as of a value that monitors keep.
-const TEXT_CHARS_MAX: usize = 64 * 1024;
 
 const DATA_SALT: &[u8] = b"nacre data key 1";
 const WRAPPING_SALT: &[u8] = b"nacre wrapping key 1";
@@ -129,22 +126,6 @@ fn context(store: Uuid) -> Aad<Vec<u8>> {
     Aad::from([CONTEXT, &store.0].concat())
 }
 
-/// Why a text makes no wrapping key.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum KeyTextError {
-    /// Anybody could try all that are as short.
-    #[error(
-        "a dm-crypt key of {chars} characters: at least {TEXT_CHARS_MIN} are wanted, such as 128 random bytes in Base64"
-    )]
-    Short {
-        /// Characters that it has.
-        chars: usize,
-    },
-    /// The monitors would not keep it.
-    #[error("a dm-crypt key has {TEXT_CHARS_MAX} characters at most")]
-    Long,
-}
-
 /// The key that opens a store: what the monitors keep under `dm-crypt/osd/UUID/luks`. Overwritten when it is dropped.
 #[derive(Clone, PartialEq, Eq)]
 pub struct WrappingKey([u8; WRAPPING_KEY_BYTES]);
@@ -167,12 +148,8 @@ impl WrappingKey {
     /// # Errors
     /// [`KeyTextError`].
     pub fn from_text(text: &str) -> Result<Self, KeyTextError> {
-        let text = text.trim();
-        match text.len() {
-            chars @ ..TEXT_CHARS_MIN => Err(KeyTextError::Short { chars }),
-            TEXT_CHARS_MIN..=TEXT_CHARS_MAX => Ok(Self(*derive(WRAPPING_SALT, text.as_bytes(), b"wrap"))),
-            _ => Err(KeyTextError::Long),
-        }
+        let text = key_in(text)?;
+        Ok(Self(*derive(WRAPPING_SALT, text.as_bytes(), b"wrap")))
     }
 
     fn cipher(&self) -> LessSafeKey {

@@ -20,7 +20,7 @@ mod file;
 mod key_block;
 mod xts;
 
-pub use data_key::{DataKey, KeyTextError, Part, WRAPPED_BYTES, WrappingKey};
+pub use data_key::{DataKey, Part, WRAPPED_BYTES, WrappingKey};
 pub use disk::CryptDisk;
 pub use file::CryptFile;
 pub use key_block::{Copies, FoundKeyBlock, KEY_BLOCK_BYTES, KeyBlock, KeyBlockError, KeyPlaces, SLOTS_MAX};

@@ -2,7 +2,7 @@
 
 use crate::check::examine_stopped;
 use crate::size::parse_size;
-use crate::target::Target;
+use crate::target::{Target, with_hint};
 use anyhow::{Result, anyhow};
 use clap::Args;
 use nacre_osd::storage::{
@@ -73,11 +73,12 @@ pub(crate) fn metadata(options: &MetadataOptions) -> Result<ExitCode> {
 /// Ends what was interrupted, and moves.
 pub(crate) fn carry_out(target: &Target, what: Moved, to: &MoveTo) -> Result<ExitCode> {
     // Each says what is below it, too.
-    let failed = |error: MoveError| anyhow!("{}: {error}", target.shown());
-    if target.has_key() {
-        return Err(failed(MoveError::Encrypted { folder: target.folder().to_owned() }));
-    }
-    if let Some(settled) = storage::settle_move(target.folder()).map_err(failed)? {
+    let failed = |error| match error {
+        MoveError::Storage(error) => anyhow!("{}: {}", target.shown(), with_hint(error)),
+        error => anyhow!("{}: {error}", target.shown()),
+    };
+    let key = target.key()?;
+    if let Some(settled) = storage::settle_move(target.folder(), key.as_ref()).map_err(failed)? {
         println!("{}", said(&settled));
     }
     let mut onlooker = Terminal { what, told_percent: 0 };
@@ -86,7 +87,7 @@ pub(crate) fn carry_out(target: &Target, what: Moved, to: &MoveTo) -> Result<Exi
         MoveTo::Elsewhere { path, .. } => format!("on {}", path.display()),
         MoveTo::Back => "with the data".to_owned(),
     };
-    match storage::move_part(target.folder(), what, to, &mut onlooker).map_err(failed)? {
+    match storage::move_part(target.folder(), key.as_ref(), what, to, &mut onlooker).map_err(failed)? {
         MoveOutcome::WasThere => println!("{}: the {what} of the store is {place} already", target.shown()),
         MoveOutcome::Moved => println!("{}: the {what} of the store is {place} now", target.shown()),
     }

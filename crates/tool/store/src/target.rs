@@ -7,6 +7,7 @@ use clap::Args;
 use nacre_blockstore::{BlockStore, MountReport, Options};
 use nacre_buf::{BufList, ByteStr, Bytes};
 use nacre_env::Disk;
+use nacre_env::real::private::OF_OTHERS;
 use nacre_kv::KvStore;
 use nacre_osd::storage::{self, Stopped};
 use nacre_osd::{StorageError, WrappingKey};
@@ -17,8 +18,6 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use zeroize::Zeroizing;
 
-/// Permissions of everybody but the owner.
-const OF_OTHERS: u32 = 0o077;
 /// Objects listed at a time.
 const PAGE_OBJECTS: usize = 1024;
 /// Names the one read that is ever on its way.
@@ -77,33 +76,34 @@ impl Target {
         match self.unlocked() {
             Ok(stopped) => Ok(stopped),
             Err(StoppedError::Storage(error)) if error.is_in_use() => Err(in_use(&self.shown())),
-            Err(StoppedError::Storage(error @ StorageError::NoKey { .. })) => {
-                Err(anyhow!("{error}. Give it with --key-file"))
-            }
-            Err(StoppedError::Storage(error)) => Err(error.into()),
+            Err(StoppedError::Storage(error)) => Err(with_hint(error)),
             Err(StoppedError::Key(error)) => Err(error),
         }
     }
 
-    /// With the first key that opens it, if it needs one.
     fn unlocked(&self) -> Result<Stopped, StoppedError> {
-        let Some((last, others)) = self.key_files.split_last() else {
-            return Ok(storage::open_stopped(&self.folder, None)?);
-        };
-        for path in others {
-            let key = read_key(path).map_err(StoppedError::Key)?;
-            match storage::open_stopped(&self.folder, Some(&key)) {
-                Err(StorageError::WrongKey { .. }) => (),
-                opened => return Ok(opened?),
-            }
-        }
-        let key = read_key(last).map_err(StoppedError::Key)?;
-        Ok(storage::open_stopped(&self.folder, Some(&key))?)
+        let key = self.find_key()?;
+        Ok(storage::open_stopped(&self.folder, key.as_ref())?)
     }
 
-    /// Whether keys are given that may open it.
-    pub(crate) fn has_key(&self) -> bool {
-        !self.key_files.is_empty()
+    /// The first key that opens it, or else the last one; `None` where none is given.
+    fn find_key(&self) -> Result<Option<WrappingKey>, StoppedError> {
+        let Some((last, others)) = self.key_files.split_last() else { return Ok(None) };
+        for path in others {
+            let key = read_key(path).map_err(StoppedError::Key)?;
+            if storage::store_keys(&self.folder)?.is_none_or(|keys| keys.opens(&key)) {
+                return Ok(Some(key));
+            }
+        }
+        read_key(last).map(Some).map_err(StoppedError::Key)
+    }
+
+    /// As [`Target::find_key`], for what opens the store itself.
+    pub(crate) fn key(&self) -> Result<Option<WrappingKey>> {
+        self.find_key().map_err(|error| match error {
+            StoppedError::Storage(error) => with_hint(error),
+            StoppedError::Key(error) => error,
+        })
     }
 
     pub(crate) fn folder(&self) -> &Path {
@@ -149,6 +149,14 @@ impl Target {
     pub(crate) fn scratch(&self) -> Result<(ScratchDisk, ScratchKv)> {
         let (disk, kv) = self.parts()?;
         Ok((ScratchDisk::over(disk), ScratchKv::over(kv)))
+    }
+}
+
+/// What to do about an error, where the error does not say it.
+pub(crate) fn with_hint(error: StorageError) -> anyhow::Error {
+    match error {
+        StorageError::NoKey { .. } => anyhow!("{error}. Give it with --key-file"),
+        error => error.into(),
     }
 }
 

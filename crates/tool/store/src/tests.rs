@@ -3,6 +3,7 @@
 mod content;
 mod devices;
 mod encrypted;
+mod encrypted_moves;
 mod image;
 mod moves;
 

@@ -11,7 +11,7 @@ use nacre_auth::AuthChange;
 use nacre_format::{Format, Node, Section};
 use nacre_maps::{OsdMap, flags};
 use nacre_msg::stats::pg_state;
-use nacre_types::{Errno, OsdId, PgId, Uuid};
+use nacre_types::{Errno, OsdId, PgId, Uuid, dmcrypt};
 use std::collections::BTreeSet;
 
 pub(super) const COMMANDS: &[Command] = &[
@@ -207,7 +207,7 @@ fn forget_keys(call: &mut Call<'_>, osd: OsdId) {
     let map = call.state.osd.upcoming();
     let uuid = usize::try_from(osd).ok().and_then(|at| map.osd_uuid.get(at)).copied();
     let uuid = uuid.filter(|uuid| *uuid != Uuid::NIL);
-    for name in [Some(osd_auth(osd)), uuid.map(osd_secrets::lockbox)].into_iter().flatten() {
+    for name in [Some(osd_auth(osd)), uuid.map(dmcrypt::lockbox)].into_iter().flatten() {
         if call.state.auth.keys().entity(&name).is_some() {
             call.state.auth.apply(AuthChange::Remove(name));
         }

@@ -1,32 +1,23 @@
 //! The secrets of a new OSD, as `osd new` gets them: its key, and what opens its store where that is encrypted. Names and caps are those that
-//! Ceph's monitors give (`src/mon/AuthMonitor.cc`, `src/mon/ConfigKeyService.cc` at v16.2.15), which ceph-volume relies on.
+//! Ceph's monitors give (`src/mon/AuthMonitor.cc`, `src/mon/ConfigKeyService.cc` at v16.2.15), which ceph-volume relies on. Ours refuse a key
+//! that no OSD of ours takes; ceph-volume's have 172 characters.
 
 use super::call::{Call, Failure, fail, refuse};
+use crate::config_key::VALUE_BYTES_MAX;
 use nacre_auth::{AuthChange, CryptoKey, EntityAuth};
 use nacre_buf::Bytes;
-use nacre_types::{AuthName, EntityKind, Errno, OsdId, Uuid};
+use nacre_types::{AuthName, EntityKind, Errno, OsdId, Uuid, dmcrypt};
 use serde_json::Value;
 
-/// What keys of encrypted stores begin with; the OSD's uuid follows.
-const DMCRYPT_PREFIX: &str = "dm-crypt/osd/";
+const _: () = assert!(dmcrypt::KEY_CHARS_MAX <= VALUE_BYTES_MAX, "each key that opens a store can be kept");
 
 pub(super) fn osd_auth(osd: OsdId) -> AuthName {
     AuthName::new(EntityKind::OSD, osd.to_string())
 }
 
-/// Who may fetch the key of an encrypted store.
-pub(super) fn lockbox(uuid: Uuid) -> AuthName {
-    AuthName::new(EntityKind::CLIENT, format!("osd-lockbox.{uuid}"))
-}
-
-/// Where the key of an encrypted store is.
-fn dmcrypt_key(uuid: Uuid) -> String {
-    format!("{DMCRYPT_PREFIX}{uuid}/luks")
-}
-
 /// Removes all keys of an encrypted store.
 pub(super) fn forget_dmcrypt_keys(call: &mut Call<'_>, uuid: Uuid) {
-    let prefix = format!("{DMCRYPT_PREFIX}{uuid}/");
+    let prefix = dmcrypt::key_prefix(uuid);
     let keys: Vec<String> = call.state.config_keys.iter_prefix(&prefix).map(|(key, _)| key.clone()).collect();
     for key in keys {
         call.state.config_keys.remove(&key);
@@ -72,7 +63,11 @@ impl Secrets {
         };
         let encryption = match (key("cephx_lockbox_secret")?, text("dmcrypt_key")?) {
             (None, None) => None,
-            (Some(lockbox), Some(text)) => Some(Encryption { lockbox, dmcrypt_key: text.to_owned() }),
+            (Some(lockbox), Some(text)) => {
+                // Kept as it is, and yet it would open nothing.
+                dmcrypt::key_in(text).map_err(|error| wrong(format!("dmcrypt_key: {error}")))?;
+                Some(Encryption { lockbox, dmcrypt_key: text.to_owned() })
+            }
             _ => return Err(wrong("cephx_lockbox_secret and dmcrypt_key come together".to_owned())),
         };
         let key = key("cephx_secret")?;
@@ -97,9 +92,9 @@ impl Secrets {
         let Some(encryption) = self.encryption else { return Ok(changes) };
         let uuid =
             uuid.ok_or_else(|| refuse(Errno::EINVAL, "dmcrypt_key belongs to a store: give its UUID"))?;
-        let name = dmcrypt_key(uuid);
+        let name = dmcrypt::key_name(uuid);
         let caps = format!(r#"allow command "config-key get" with key="{name}""#);
-        changes.entity(call, lockbox(uuid), encryption.lockbox, &[("mon", &caps)])?;
+        changes.entity(call, dmcrypt::lockbox(uuid), encryption.lockbox, &[("mon", &caps)])?;
         let value = Bytes::from(encryption.dmcrypt_key);
         match call.state.config_keys.value(&name) {
             Some(held) if *held == value => (),

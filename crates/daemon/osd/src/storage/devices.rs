@@ -1,6 +1,6 @@
 //! Stores on raw devices: made, found again by their labels, given up. In the OSD's folder `block`, `log` and `meta` are links to the devices.
 
-use super::encryption::{self, StoreKeys, cipher, through};
+use super::encryption::{self, StoreKeys, Unlocked, cipher, part_of, through, unlock};
 use super::metadata::MetadataPlace;
 use super::parts::{DeviceLabel, PartDisk, Parts};
 use super::{
@@ -237,14 +237,9 @@ fn new_disk(part: Part, kind: RegionKind, key: Option<&DataKey>) -> Result<PartD
     Ok(decrypted(disk, kind, key))
 }
 
-fn decrypted(disk: Window<RealDisk>, kind: RegionKind, key: Option<&DataKey>) -> PartDisk {
-    let part = match kind {
-        RegionKind::Store => CryptPart::Data,
-        RegionKind::Log => CryptPart::Log,
-        RegionKind::Metadata => CryptPart::Metadata,
-        RegionKind::Journal => CryptPart::Journal,
-    };
-    CryptDisk::new(disk, cipher(key, part))
+/// The region of store or log, decrypted.
+pub(super) fn decrypted(disk: Window<RealDisk>, kind: RegionKind, key: Option<&DataKey>) -> PartDisk {
+    CryptDisk::new(disk, cipher(key, part_of(kind)))
 }
 
 /// A device behind a link, and what its label says.
@@ -292,7 +287,7 @@ impl Linked {
     }
 
     /// Where its wrapped key is, if it is encrypted.
-    fn keys(&self) -> Result<Option<StoreKeys>, StorageError> {
+    pub(super) fn keys(&self) -> Result<Option<StoreKeys>, StorageError> {
         let label = &self.found.label;
         let device = Arc::clone(&self.view) as Arc<dyn File>;
         let keys = || StoreKeys::on_device(&self.link, device, label.owner.store);
@@ -343,8 +338,7 @@ pub(super) fn open_labelled(folder: &Path, key: Option<&WrappingKey>) -> Result<
     let Some(linked) = LinkedDevices::open(folder)? else { return Ok(None) };
     let labels = linked.labels();
     let LinkedDevices { data, log, metadata } = linked;
-    let keys = data.keys()?;
-    let key = keys.as_ref().map(|keys| keys.open(key)).transpose()?;
+    let Unlocked { keys, data: key } = unlock(folder, data.keys()?, key)?;
     let key = key.as_ref();
     let place = metadata_place(metadata.as_ref().unwrap_or(&data), key)?;
     let metadata_disks = metadata.map_or_else(BTreeMap::new, |linked| linked.held.disks());

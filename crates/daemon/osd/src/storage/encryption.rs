@@ -6,6 +6,7 @@ use super::{META_FILE, StorageError, file_error, remove};
 use nacre_crypt::{
     Copies, CryptFile, DataKey, FoundKeyBlock, KeyBlock, KeyBlockError, KeyPlaces, Part, WrappingKey, Xts,
 };
+use nacre_device::RegionKind;
 use nacre_env::{File, SystemEntropy};
 use nacre_types::Uuid;
 use std::path::{Path, PathBuf};
@@ -73,6 +74,12 @@ impl StoreKeys {
         self.block.open(key).ok_or_else(|| StorageError::WrongKey { path: self.path.clone() })
     }
 
+    /// Whether this key opens the store.
+    #[must_use]
+    pub fn opens(&self, key: &WrappingKey) -> bool {
+        self.block.open(key).is_some()
+    }
+
     /// That one copy is not whole, in a sentence.
     #[must_use]
     pub fn complaint(&self) -> Option<String> {
@@ -128,6 +135,29 @@ impl StoreKeys {
     }
 }
 
+/// A store's keys, of which it has none when it is not encrypted.
+#[derive(Debug)]
+pub(super) struct Unlocked {
+    pub(super) keys: Option<StoreKeys>,
+    pub(super) data: Option<DataKey>,
+}
+
+/// Opens the wrapped key of the store in `folder`.
+///
+/// # Errors
+/// As of [`StoreKeys::open`]; [`StorageError::NeedlessKey`] of a store that is not encrypted.
+pub(super) fn unlock(
+    folder: &Path,
+    keys: Option<StoreKeys>,
+    key: Option<&WrappingKey>,
+) -> Result<Unlocked, StorageError> {
+    if keys.is_none() && key.is_some() {
+        return Err(StorageError::NeedlessKey { path: folder.to_owned() });
+    }
+    let data = keys.as_ref().map(|keys| keys.open(key)).transpose()?;
+    Ok(Unlocked { keys, data })
+}
+
 /// The data key of a new store on a device, which lies there wrapped from now on.
 pub(super) fn new_on_device(
     name: &Path,
@@ -159,6 +189,16 @@ fn new_key(file: &dyn File, places: KeyPlaces, store: Uuid, key: &WrappingKey) -
     let data = DataKey::generate(&mut entropy);
     KeyBlock::new(&data, key, store, &mut entropy).write(file, places, &mut Copies::Both)?;
     Ok(data)
+}
+
+/// What encrypts a region.
+pub(super) const fn part_of(kind: RegionKind) -> Part {
+    match kind {
+        RegionKind::Store => Part::Data,
+        RegionKind::Log => Part::Log,
+        RegionKind::Metadata => Part::Metadata,
+        RegionKind::Journal => Part::Journal,
+    }
 }
 
 /// The cipher of a part of a store that is encrypted.

@@ -15,10 +15,14 @@ mod steps;
 #[cfg(test)]
 mod tests;
 
-use super::devices::{LinkedDevices, store_keys};
+use super::devices::LinkedDevices;
+use super::encryption::{StoreKeys, Unlocked, unlock};
 use super::{LOG_FILE, META_DEVICE, Stopped, StorageError};
+use files::InFiles;
 use folder::{Folder, Links};
+use nacre_crypt::{DataKey, WrappingKey};
 use nacre_device::Role;
+use raw::Raw;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
@@ -137,14 +141,6 @@ pub enum MoveError {
         /// What was given.
         path: PathBuf,
     },
-    /// What is copied would have to be decrypted and encrypted anew.
-    #[error(
-        "{folder}: log and metadata of an encrypted store do not move; make the OSD anew, with other devices"
-    )]
-    Encrypted {
-        /// The OSD's folder.
-        folder: PathBuf,
-    },
     /// There is no place to move back to.
     #[error(
         "{device} has no place for the {what}: the OSD was made with another device for it, and its data begin where it would be. Move it to \
@@ -220,35 +216,48 @@ pub enum MoveError {
     },
 }
 
-/// Ends a move of a stopped OSD that was interrupted: what the OSD's link does not lead to is given free. `None` when none was.
+/// Ends a move of a stopped OSD that was interrupted: what the OSD's link does not lead to is given free. `None` when none was. An
+/// encrypted store needs its key.
 ///
 /// # Errors
 /// [`MoveError`].
-pub fn settle_move(folder: &Path) -> Result<Option<SettledMove>, MoveError> {
+pub fn settle_move(folder: &Path, key: Option<&WrappingKey>) -> Result<Option<SettledMove>, MoveError> {
     let Some(note) = Folder(folder).note()? else { return Ok(None) };
     let settled = match LinkedDevices::open(folder)? {
-        Some(linked) => raw::finish(folder, linked, &note),
-        None => files::finish(folder, &note),
+        Some(linked) => raw::finish(Raw::new(folder, linked, key)?, &note),
+        None => files::finish(InFiles::new(folder, key)?, &note),
     };
     settled.map(Some)
 }
 
-/// Moves the log or the metadata of a stopped OSD, whose earlier moves have ended ([`settle_move`]).
+/// Moves the log or the metadata of a stopped OSD, whose earlier moves have ended ([`settle_move`]). An encrypted store needs its key, and
+/// what is written is encrypted for its new place.
 ///
 /// # Errors
 /// [`MoveError`]; the store opens in any case.
 pub fn move_part(
     folder: &Path,
+    key: Option<&WrappingKey>,
     what: Moved,
     to: &MoveTo,
     onlooker: &mut dyn Onlooker,
 ) -> Result<MoveOutcome, MoveError> {
-    if store_keys(folder)?.is_some() {
-        return Err(MoveError::Encrypted { folder: folder.to_owned() });
-    }
     match LinkedDevices::open(folder)? {
-        Some(linked) => raw::move_part(folder, linked, what, to, onlooker),
-        None => files::move_part(folder, what, to, onlooker),
+        Some(linked) => raw::move_part(Raw::new(folder, linked, key)?, what, to, onlooker),
+        None => files::move_part(InFiles::new(folder, key)?, what, to, onlooker),
+    }
+}
+
+/// What the store is encrypted with, if it is. Both copies of its wrapped key are whole.
+fn data_key(
+    folder: &Path,
+    keys: Option<StoreKeys>,
+    key: Option<&WrappingKey>,
+) -> Result<Option<DataKey>, MoveError> {
+    let Unlocked { keys, data } = unlock(folder, keys, key)?;
+    match keys.and_then(|keys| keys.complaint()) {
+        Some(problem) => Err(MoveError::Unsound { problems: vec![problem] }),
+        None => Ok(data),
     }
 }
 

@@ -13,7 +13,7 @@ pub const FILE_MODE: u32 = 0o600;
 /// Mode of a private folder.
 pub const FOLDER_MODE: u32 = 0o700;
 /// What a mode grants to the group and to everybody else.
-const OF_OTHERS: u32 = 0o077;
+pub const OF_OTHERS: u32 = 0o077;
 /// What a mode grants to everybody else.
 const OF_EVERYBODY: u32 = 0o007;
 /// Everybody may write.

@@ -177,7 +177,11 @@ fn put_large(store: &mut BlockStore) {
 
 /// Changes the large object in its midst and far behind its end, its clone, and some small ones.
 pub(super) fn change(folder: &Folder) {
-    let (mut store, _) = folder.target().open().expect("the store opens");
+    change_at(&folder.target());
+}
+
+pub(super) fn change_at(target: &Target) {
+    let (mut store, _) = target.open().expect("the store opens");
     let (object, mut txn) = (large(), Transaction::new(PG));
     for offset in [9000, 400_000, 900_000] {
         txn.push(Op::Write { object: object.clone(), offset, data: BufList::from(noise(9, 9000)) });

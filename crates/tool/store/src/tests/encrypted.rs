@@ -1,32 +1,33 @@
 //! The commands on encrypted stores: all work with the key, none without, and nothing of what is stored can be read on the devices.
 
 use super::content::{Folder, OBJECTS, PG, fill_at, same};
+use super::devices::{DATA_BYTES, LOG_BYTES, META_BYTES, alone, device, refusal};
 use super::{kinds, repair_options};
 use crate::target::{Target, each_object};
-use crate::{check, compact, moves, repair::repair, trim};
-use nacre_osd::storage::{self, DeviceDirs, Devices, MoveTo, Moved};
+use crate::{check, compact, repair::repair, trim};
+use nacre_osd::storage::{self, DeviceDirs, Devices};
 use nacre_osd::{Owner, WrappingKey};
 use nacre_types::Uuid;
 use std::fs::Permissions;
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-const KEY: &str = "c2VzYW1lIHNlc2FtZSBzZXNhbWUgc2VzYW1l";
+pub(super) const KEY: &str = "c2VzYW1lIHNlc2FtZSBzZXNhbWUgc2VzYW1l";
 const OTHER_KEY: &str = "bm90IHNlc2FtZSBub3Qgc2VzYW1lIG5vdCBz";
 const FILE_BYTES: u64 = 4 << 20;
 const OWNER: Owner = Owner { cluster: Uuid::NIL, osd: 1, osd_uuid: Uuid([1; 16]), store: Uuid([5; 16]) };
 /// What the objects of `fill_at` are called, and what an empty store says of itself: format marks of superblock, database and journal.
-const KNOWN: [&[u8]; 6] = [b"small.0", b"large", b"space", b"nacre-kv", b"nacrekvJ", b"NacreREG"];
+pub(super) const KNOWN: [&[u8]; 6] = [b"small.0", b"large", b"space", b"nacre-kv", b"nacrekvJ", b"NacreREG"];
 
-fn key(text: &str) -> WrappingKey {
+pub(super) fn key(text: &str) -> WrappingKey {
     WrappingKey::from_text(text).expect("long enough")
 }
 
 /// A store, the files with what it wrote, and the file with its key.
-struct Encrypted {
-    folder: Folder,
-    disks: Folder,
-    files: Vec<PathBuf>,
+pub(super) struct Encrypted {
+    pub(super) folder: Folder,
+    pub(super) disks: Folder,
+    pub(super) files: Vec<PathBuf>,
 }
 
 /// As `umask 077` makes it.
@@ -36,7 +37,7 @@ fn write_key(path: &Path, text: &str) {
 }
 
 impl Encrypted {
-    fn on_files(key: Option<&WrappingKey>) -> Self {
+    pub(super) fn on_files(key: Option<&WrappingKey>) -> Self {
         let (folder, disks) = (Folder::empty("files"), Folder::empty("files-keys"));
         storage::mkfs(folder.path(), Uuid([5; 16]), FILE_BYTES, &DeviceDirs::default(), key)
             .expect("a store can be made");
@@ -54,20 +55,28 @@ impl Encrypted {
         Self::with(folder, disks, files)
     }
 
+    /// With all of it on one.
+    pub(super) fn on_a_device(key: Option<&WrappingKey>) -> Self {
+        let disks = Folder::empty("device-disk");
+        let devices = alone(device(&disks, "data", DATA_BYTES));
+        Self::on(disks, devices, key)
+    }
+
     fn on_devices(key: Option<&WrappingKey>) -> Self {
-        let (folder, disks) = (Folder::empty("devices"), Folder::empty("devices-disks"));
-        let device = |name: &str, bytes: u64| {
-            let path = disks.path().join(name);
-            std::fs::File::create(&path).and_then(|file| file.set_len(bytes)).expect("a sparse file");
-            path
+        let disks = Folder::empty("devices-disks");
+        let devices = Devices {
+            log: Some(device(&disks, "log", LOG_BYTES)),
+            metadata: Some(device(&disks, "meta", META_BYTES)),
+            ..alone(device(&disks, "data", DATA_BYTES))
         };
-        let (data, log, metadata) =
-            (device("data", 1 << 30), device("log", 64 << 20), device("meta", 128 << 20));
-        let files = vec![data.clone(), log.clone(), metadata.clone()];
-        let (log, metadata) = (Some(log), Some(metadata));
-        let devices = Devices { data, log, metadata, metadata_bytes: None, force: false };
+        Self::on(disks, devices, key)
+    }
+
+    fn on(disks: Folder, devices: Devices, key: Option<&WrappingKey>) -> Self {
+        let folder = Folder::empty("devices");
         storage::mkfs_on_devices(folder.path(), OWNER, &devices, key).expect("empty devices");
         std::fs::write(folder.path().join("fsid"), format!("{}\n", OWNER.osd_uuid)).expect("written");
+        let files = [Some(devices.data), devices.log, devices.metadata].into_iter().flatten().collect();
         Self::with(folder, disks, files)
     }
 
@@ -82,28 +91,33 @@ impl Encrypted {
         Self { folder, disks, files }
     }
 
-    fn opened_by(&self, names: &[&str]) -> Target {
+    pub(super) fn opened_by(&self, names: &[&str]) -> Target {
         let keys = names.iter().map(|name| self.disks.path().join(name)).collect();
         Target::new(self.folder.path().to_owned(), keys)
     }
 
-    fn target(&self) -> Target {
+    pub(super) fn target(&self) -> Target {
         self.opened_by(&["key"])
     }
 
-    /// Which of some bytes are anywhere in the files.
+    /// Which of some bytes are anywhere in its files.
     fn shows<'a>(&self, wanted: &[&'a [u8]]) -> Vec<&'a [u8]> {
-        let contents: Vec<Vec<u8>> = self.files.iter().map(|path| written(path)).collect();
-        let is_there = |part: &[u8]| {
-            let holds = |content: &Vec<u8>| {
-                let first = part.first().copied();
-                let begins = content.iter().enumerate().filter(|(_, byte)| Some(**byte) == first);
-                begins.into_iter().any(|(at, _)| content.get(at..at + part.len()) == Some(part))
-            };
-            contents.iter().any(holds)
-        };
-        wanted.iter().copied().filter(|part| is_there(part)).collect()
+        shown_in(&self.files, wanted)
     }
+}
+
+/// Which of some bytes are anywhere in these files.
+pub(super) fn shown_in<'a>(files: &[PathBuf], wanted: &[&'a [u8]]) -> Vec<&'a [u8]> {
+    let contents: Vec<Vec<u8>> = files.iter().map(|path| written(path)).collect();
+    let is_there = |part: &[u8]| {
+        let holds = |content: &Vec<u8>| {
+            let first = part.first().copied();
+            let begins = content.iter().enumerate().filter(|(_, byte)| Some(**byte) == first);
+            begins.into_iter().any(|(at, _)| content.get(at..at + part.len()) == Some(part))
+        };
+        contents.iter().any(holds)
+    };
+    wanted.iter().copied().filter(|part| is_there(part)).collect()
 }
 
 /// The blocks of a file that are not zeros: most of a new device is a hole.
@@ -123,11 +137,7 @@ fn written(path: &Path) -> Vec<u8> {
     found
 }
 
-fn refusal<T>(outcome: anyhow::Result<T>) -> String {
-    outcome.map(drop).map_err(|error| format!("{error:#}")).expect_err("refused")
-}
-
-fn is_sound(target: &Target) {
+pub(super) fn is_sound(target: &Target) {
     let findings = check::examine(target, true).expect("can be checked");
     assert!(findings.is_sound(), "{:?}", findings.problems);
 }
@@ -178,22 +188,6 @@ fn without_the_key_nothing_opens_it_and_the_message_says_what_to_do() {
     assert!(refusal(plain.target().look()).contains("is not encrypted"));
 }
 
-#[test]
-fn its_log_and_metadata_stay_where_they_are() {
-    for store in Encrypted::all(Some(&key(KEY))) {
-        fill_at(&store.target());
-        let elsewhere = Folder::new("elsewhere");
-        let to = MoveTo::Elsewhere { path: elsewhere.path().to_owned(), metadata_bytes: None, force: false };
-        for (what, target) in [(Moved::Log, store.target()), (Moved::Metadata, store.opened_by(&[]))] {
-            for place in [&to, &MoveTo::Back] {
-                let said = refusal(moves::carry_out(&target, what, place));
-                assert!(said.contains("of an encrypted store do not move"), "{said}");
-            }
-        }
-        is_sound(&store.target());
-    }
-}
-
 /// Such as a program that knows no encryption sees it.
 #[test]
 fn a_store_in_files_without_its_key_block_is_refused_and_stays_as_it_is() {
@@ -210,6 +204,16 @@ fn a_store_in_files_without_its_key_block_is_refused_and_stays_as_it_is() {
     is_sound(&store.target());
 }
 
+/// The second copy of the key block is not whole any more.
+pub(super) fn spoil_keys(store: &Encrypted) {
+    let in_folder = store.folder.path().join("block.keys");
+    let (path, offset) = match in_folder.exists() {
+        true => (in_folder, 4096),
+        false => (store.folder.path().join("block"), 512 << 10),
+    };
+    super::devices::spoil(&path, offset + 100);
+}
+
 #[test]
 fn a_damaged_copy_of_the_key_block_is_found_and_written_again_and_two_are_an_error() {
     for (store, file, places) in [
@@ -217,11 +221,8 @@ fn a_damaged_copy_of_the_key_block_is_found_and_written_again_and_two_are_an_err
         (Encrypted::on_devices(Some(&key(KEY))), "block", [4096, 512 << 10]),
     ] {
         fill_at(&store.target());
-        let path = store.folder.path().join(file).canonicalize().expect("a file");
-        let spoil = |offset: u64| {
-            let file = std::fs::OpenOptions::new().write(true).open(&path).expect("a file");
-            file.write_all_at(&[0xa5; 64], offset + 100).expect("within the file");
-        };
+        let path = store.folder.path().join(file);
+        let spoil = |offset: u64| super::devices::spoil(&path, offset + 100);
         for offset in places {
             spoil(offset);
             let findings = check::examine(&store.target(), false).expect("can be checked");

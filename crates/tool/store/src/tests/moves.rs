@@ -10,7 +10,7 @@ use nacre_osd::storage::{
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
-fn to(path: &Path) -> MoveTo {
+pub(super) fn to(path: &Path) -> MoveTo {
     MoveTo::Elsewhere { path: path.to_owned(), metadata_bytes: None, force: false }
 }
 
@@ -39,7 +39,7 @@ fn is_twin(folder: &Folder, twin: &Folder) {
 }
 
 /// Ends as a tool that was killed does, before the link changes; or finds fault.
-enum Fateful {
+pub(super) enum Fateful {
     Killed,
     Fault,
 }
@@ -57,17 +57,17 @@ impl Onlooker for Fateful {
 
 fn killed(folder: &Folder, what: Moved, place: &MoveTo) {
     let outcome =
-        catch_unwind(AssertUnwindSafe(|| move_part(folder.path(), what, place, &mut Fateful::Killed)));
+        catch_unwind(AssertUnwindSafe(|| move_part(folder.path(), None, what, place, &mut Fateful::Killed)));
     assert!(outcome.is_err() && folder.path().join("move").exists(), "{:?}", outcome.ok());
 }
 
 fn faulty(folder: &Folder, what: Moved, place: &MoveTo) {
-    let outcome = move_part(folder.path(), what, place, &mut Fateful::Fault);
+    let outcome = move_part(folder.path(), None, what, place, &mut Fateful::Fault);
     assert!(matches!(outcome, Err(MoveError::Unsound { .. })), "{outcome:?}");
     assert!(!folder.path().join("move").exists(), "undone");
 }
 
-fn link(folder: &Folder, name: &str) -> Option<PathBuf> {
+pub(super) fn link(folder: &Folder, name: &str) -> Option<PathBuf> {
     std::fs::read_link(folder.path().join(name)).ok()
 }
 
@@ -174,7 +174,7 @@ fn a_move_that_was_killed_or_finds_fault_leaves_the_store_as_it_was() {
             killed(&folder, what, &place);
             is_sound(&folder);
             is_twin(&folder, &twin);
-            let settled = settle_move(folder.path()).expect("can be undone").expect("was interrupted");
+            let settled = settle_move(folder.path(), None).expect("can be undone").expect("was interrupted");
             assert!(!settled.is_done && settled.what == what, "{settled:?}");
             killed(&folder, what, &place);
             moved(&folder, what, &place);
@@ -184,7 +184,7 @@ fn a_move_that_was_killed_or_finds_fault_leaves_the_store_as_it_was() {
     for device in [one, two] {
         assert!(refusal(storage::label_of(&device)).contains("no label of an OSD"));
     }
-    assert_eq!(settle_move(folder.path()).expect("nothing"), None);
+    assert_eq!(settle_move(folder.path(), None).expect("nothing"), None);
 }
 
 #[test]
@@ -204,7 +204,7 @@ fn a_link_that_somebody_changed_meanwhile_ends_nothing() {
     let one = one.canonicalize().expect("there");
     let note = format!("what log\nlink log\nfrom /nowhere/a\nto {}\n", one.display());
     std::fs::write(folder.path().join("move"), note).expect("writable");
-    let settled = settle_move(folder.path()).expect("can be finished").expect("was interrupted");
+    let settled = settle_move(folder.path(), None).expect("can be finished").expect("was interrupted");
     assert!(settled.is_done && settled.left.is_some(), "{settled:?}");
     is_sound(&folder);
 }
@@ -258,6 +258,6 @@ fn moved_and_there(folder: &Folder, what: Moved, target: &MoveTo) {
     carry_out(&folder.target(), what, target).expect("it can be moved");
     is_sound(folder);
     let mut nobody = Fateful::Fault;
-    let outcome = move_part(folder.path(), what, target, &mut nobody).expect("it is there");
+    let outcome = move_part(folder.path(), None, what, target, &mut nobody).expect("it is there");
     assert_eq!(outcome, MoveOutcome::WasThere);
 }

@@ -3,6 +3,7 @@
 use super::Bench;
 use crate::command::Output;
 use nacre_auth::{CryptoKey, MonCaps, Rwx};
+use nacre_types::dmcrypt::KEY_CHARS_MAX;
 use nacre_types::{AuthName, EntityKind, Errno, UTime};
 use std::collections::BTreeMap;
 
@@ -74,6 +75,25 @@ fn secrets_that_do_not_fit_are_refused_and_leave_nothing() {
     for input in [secrets(3, DMCRYPT), secrets(2, &DMCRYPT.to_lowercase())] {
         assert_eq!(new(&mut bench, &input).code, Errno::EEXIST.negated(), "{input}");
     }
+}
+
+/// One that an OSD would refuse later, and then nothing would open its store.
+#[test]
+fn a_key_that_no_osd_takes_is_refused_with_the_reason() {
+    let mut bench = Bench::new();
+    let padded = format!("{}{}", &DMCRYPT[..31], " ".repeat(31));
+    for (text, why) in
+        [("sesame", "6 characters: at least 32"), (padded.as_str(), "31 characters: at least 32")]
+    {
+        let output = new(&mut bench, &secrets(2, text));
+        assert_eq!(output.code, Errno::EINVAL.negated(), "{text}");
+        assert!(output.text.contains(why) && !output.text.contains(text), "{}", output.text);
+    }
+    let output = new(&mut bench, &secrets(2, &"x".repeat(KEY_CHARS_MAX + 1)));
+    assert_eq!(output.code, Errno::EINVAL.negated(), "{}", output.text);
+    assert!(output.text.contains("65536 characters at most"), "{}", output.text);
+    assert_eq!((kept(&bench), bench.state.osd.upcoming().exists(3)), ((Vec::new(), false), false));
+    assert_eq!(new(&mut bench, &secrets(2, &"x".repeat(KEY_CHARS_MAX))).code, 0);
 }
 
 #[test]

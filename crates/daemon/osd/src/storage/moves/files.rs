@@ -3,7 +3,8 @@
 
 use super::folder::{Folder, Links, Note};
 use super::steps::{copy_bytes, copy_file, to_be_freed};
-use super::{MoveError, MoveOutcome, MoveTo, Moved, Onlooker, Progress, SettledMove, look};
+use super::{MoveError, MoveOutcome, MoveTo, Moved, Onlooker, Progress, SettledMove, data_key, look};
+use crate::storage::encryption::{StoreKeys, cipher, through};
 use crate::storage::metadata::MetadataPlace;
 use crate::storage::parts::PartDisk;
 use crate::storage::{
@@ -11,17 +12,50 @@ use crate::storage::{
     join, remove,
 };
 use nacre_blockstore::LogHome;
-use nacre_crypt::CryptDisk;
+use nacre_crypt::{CryptDisk, DataKey, Part as CryptPart, WrappingKey};
 use nacre_env::File;
 use nacre_env::disk::Window;
-use nacre_env::real::{DeviceView, DriverChoice, HeldDevice, RealDisk, private, room};
+use nacre_env::real::{DriverChoice, HeldDevice, RealDisk, private, room};
 use nacre_kv::KvError;
 use std::io;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// The files of a stopped OSD.
+pub(super) struct InFiles<'a> {
+    folder: &'a Path,
+    /// What they are encrypted with, if they are.
+    key: Option<DataKey>,
+}
+
+impl<'a> InFiles<'a> {
+    /// With the key of an encrypted store.
+    pub(super) fn new(folder: &'a Path, key: Option<&WrappingKey>) -> Result<Self, MoveError> {
+        Ok(Self { folder, key: data_key(folder, StoreKeys::in_folder(folder)?, key)? })
+    }
+
+    /// What a file with data or log holds, decrypted. Who has it keeps the OSD away.
+    fn content(
+        &self,
+        held: &HeldDevice,
+        path: &Path,
+        part: CryptPart,
+    ) -> Result<Arc<dyn File>, StorageError> {
+        let view = held.view().map_err(file_error(path))?;
+        Ok(through(Arc::new(view), self.key.as_ref(), part))
+    }
+
+    fn disk(&self, held: HeldDevice, path: &Path, part: CryptPart) -> Result<PartDisk, StorageError> {
+        let disk = held.into_disk(DriverChoice::Auto);
+        let disk = disk.map_err(|source| StorageError::Disk { path: path.to_owned(), source })?;
+        Ok(CryptDisk::new(Window::whole(disk), cipher(self.key.as_ref(), part)))
+    }
+}
 
 /// A file of a store that goes elsewhere, or comes back to the OSD's folder.
 struct Part<'a> {
+    store: &'a InFiles<'a>,
     folder: &'a Path,
     what: Moved,
     /// Its name in the OSD's folder, or that of the link to it.
@@ -35,44 +69,36 @@ fn hold(path: &Path) -> Result<HeldDevice, StorageError> {
     HeldDevice::open(path).map_err(|source| StorageError::Disk { path: path.to_owned(), source })
 }
 
-fn view_of(held: &HeldDevice, path: &Path) -> Result<DeviceView, StorageError> {
-    held.view().map_err(file_error(path))
-}
-
-fn disk_of(held: HeldDevice, path: &Path) -> Result<PartDisk, StorageError> {
-    let disk = held.into_disk(DriverChoice::Auto);
-    let disk = disk.map_err(|source| StorageError::Disk { path: path.to_owned(), source })?;
-    Ok(CryptDisk::new(Window::whole(disk), None))
-}
-
 /// Where a file of the metadata that comes back is until it has its name.
 fn draft_of(folder: &Path, name: &str) -> PathBuf {
     folder.join(format!("{name}.moved"))
 }
 
-fn home_of(view: &DeviceView, folder: &Path) -> Result<LogHome, StorageError> {
-    LogHome::read(view).map_err(|source| StorageError::Block { path: folder.to_owned(), source })
+fn home_of(data: &dyn File, folder: &Path) -> Result<LogHome, StorageError> {
+    LogHome::read(data).map_err(|source| StorageError::Block { path: folder.to_owned(), source })
 }
 
 /// Ends the move that a note tells of.
-pub(super) fn finish(folder: &Path, note: &Note) -> Result<SettledMove, MoveError> {
+pub(super) fn finish(store: InFiles<'_>, note: &Note) -> Result<SettledMove, MoveError> {
+    let folder = store.folder;
     let (links, block) = (Folder(folder), folder.join(BLOCK_FILE));
     let held = hold(&block)?;
-    let view = view_of(&held, &block)?;
+    let data = store.content(&held, &block, CryptPart::Data)?;
     let current = links.link(&note.link)?;
     let freed = to_be_freed(note, |place| place == current.as_deref());
     let freed = freed.ok_or_else(|| note.unclear(folder, "the OSD's folder"))?;
-    give_up(folder, &view, note, freed.as_deref())?;
+    give_up(folder, data.as_ref(), note, freed.as_deref())?;
     Ok(SettledMove { what: note.what, is_done: freed == note.from, freed, left: None })
 }
 
 /// As [`super::move_part`].
 pub(super) fn move_part(
-    folder: &Path,
+    store: InFiles<'_>,
     what: Moved,
     to: &MoveTo,
     onlooker: &mut dyn Onlooker,
 ) -> Result<MoveOutcome, MoveError> {
+    let folder = store.folder;
     let elsewhere = match to {
         MoveTo::Back => None,
         MoveTo::Elsewhere { path, metadata_bytes: None, force: false } => Some(folder_of(path)?),
@@ -91,7 +117,7 @@ pub(super) fn move_part(
         let owner = folder.canonicalize().map_err(file_error(folder))?;
         let owner = owner.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let to = elsewhere.as_ref().map(|elsewhere| elsewhere.join(format!("{owner}.{name}")));
-        let part = Part { folder, what, name, from: Folder(folder).link(name)?, to };
+        let part = Part { store: &store, folder, what, name, from: Folder(folder).link(name)?, to };
         if part.from == part.to {
             continue;
         }
@@ -119,22 +145,23 @@ impl Part<'_> {
         let (links, block) = (Folder(self.folder), self.folder.join(BLOCK_FILE));
         let held = hold(&block)?;
         // Keeps the OSD away until the end.
-        let view = view_of(&held, &block)?;
-        self.check_room(&view)?;
+        let data = self.store.content(&held, &block, CryptPart::Data)?;
+        let data = data.as_ref();
+        self.check_room(data)?;
         links.set_note(&self.note())?;
         let copied = match self.what {
-            Moved::Log => self.copy_log(&view, onlooker),
+            Moved::Log => self.copy_log(data, onlooker),
             Moved::Metadata => self.copy_metadata(onlooker),
         };
         let looked = copied.and_then(|()| look(self.copied(held)?, onlooker));
         if let Err(error) = looked {
-            if let Err(error) = give_up(self.folder, &view, &self.note(), self.to.as_deref()) {
+            if let Err(error) = give_up(self.folder, data, &self.note(), self.to.as_deref()) {
                 tracing::warn!(%error, "what was copied is still there: the next move clears it away");
             }
             return Err(error);
         }
         self.switch()?;
-        give_up(self.folder, &view, &self.note(), self.from.as_deref())
+        give_up(self.folder, data, &self.note(), self.from.as_deref())
     }
 
     fn note(&self) -> Note {
@@ -151,10 +178,10 @@ impl Part<'_> {
         }
     }
 
-    fn check_room(&self, view: &DeviceView) -> Result<(), MoveError> {
+    fn check_room(&self, data: &dyn File) -> Result<(), MoveError> {
         let needed_bytes = match self.what {
             Moved::Log => {
-                let home = home_of(view, self.folder)?;
+                let home = home_of(data, self.folder)?;
                 if self.to.is_none() && !home.has_place() {
                     return Err(MoveError::NoPlace { device: self.folder.join(BLOCK_FILE), what: self.what });
                 }
@@ -175,22 +202,19 @@ impl Part<'_> {
         Err(MoveError::TooSmall { device: place, what: self.what, has_bytes, needed_bytes })
     }
 
-    fn copy_log(&self, data: &DeviceView, onlooker: &mut dyn Onlooker) -> Result<(), MoveError> {
+    fn copy_log(&self, data: &dyn File, onlooker: &mut dyn Onlooker) -> Result<(), MoveError> {
         let home = home_of(data, self.folder)?;
-        let held = self.from.as_ref().map(|from| hold(from)).transpose()?;
-        let old = match (&held, &self.from) {
-            (Some(held), Some(from)) => Some(view_of(held, from)?),
-            _ => None,
-        };
+        let log = |path: &Path| self.store.content(&hold(path)?, path, CryptPart::Log);
+        let old = self.from.as_ref().map(|from| log(from)).transpose()?;
         let new = match &self.to {
             Some(to) => {
                 let made = RealDisk::create(to, home.device_bytes(), DriverChoice::Auto);
                 drop(made.map_err(|source| StorageError::Disk { path: to.clone(), source })?);
-                Some(view_of(&hold(to)?, to)?)
+                Some(log(to)?)
             }
             None => None,
         };
-        let (from, to) = (old.as_ref().unwrap_or(data), new.as_ref().unwrap_or(data));
+        let (from, to) = (old.as_deref().unwrap_or(data), new.as_deref().unwrap_or(data));
         let path = self.to.clone().unwrap_or_else(|| self.folder.join(BLOCK_FILE));
         let total_bytes = home.log_bytes();
         let mut told = |done_bytes| onlooker.progress(Progress { done_bytes, total_bytes });
@@ -200,6 +224,7 @@ impl Part<'_> {
         Ok(())
     }
 
+    /// As they are: where they are encrypted, tweaks count from the first byte of a file, wherever that is.
     fn copy_metadata(&self, onlooker: &mut dyn Onlooker) -> Result<(), MoveError> {
         let path = self.folder.join(self.name);
         let Some(copy) = self.copy_path() else { return Ok(()) };
@@ -230,9 +255,11 @@ impl Part<'_> {
                 log.symlink_metadata().is_ok().then_some(log)
             }
         };
-        let log = log.map(|log| disk_of(hold(&log)?, &log)).transpose()?;
-        let disk = join(disk_of(block, &self.folder.join(BLOCK_FILE))?, log, self.folder)?;
-        let metadata = MetadataPlace::Files { tree: path(META_FILE), journal: path(JOURNAL_FILE), key: None };
+        let log = log.map(|log| self.store.disk(hold(&log)?, &log, CryptPart::Log)).transpose()?;
+        let data = self.store.disk(block, &self.folder.join(BLOCK_FILE), CryptPart::Data)?;
+        let disk = join(data, log, self.folder)?;
+        let (tree, journal, key) = (path(META_FILE), path(JOURNAL_FILE), self.store.key.clone());
+        let metadata = MetadataPlace::Files { tree, journal, key };
         Ok(Stopped { disk, metadata, labels: Vec::new(), keys: None })
     }
 
@@ -260,7 +287,7 @@ fn sync_parent(path: &Path) -> io::Result<()> {
 }
 
 /// The place that the store does not use is given up, and the note goes.
-fn give_up(folder: &Path, data: &DeviceView, note: &Note, place: Option<&Path>) -> Result<(), MoveError> {
+fn give_up(folder: &Path, data: &dyn File, note: &Note, place: Option<&Path>) -> Result<(), MoveError> {
     match (place, note.what) {
         (Some(path), _) => remove(path)?,
         (None, Moved::Log) => {

@@ -2,15 +2,15 @@
 
 use super::folder::{Folder, Links, Note};
 use super::steps::{Job, Place, Planted, free_device, free_on_data, log_home, needless, to_be_freed};
-use super::{MoveError, MoveOutcome, MoveTo, Moved, Onlooker, SettledMove, look};
+use super::{MoveError, MoveOutcome, MoveTo, Moved, Onlooker, SettledMove, data_key, look};
 use crate::storage::devices::{
-    Linked, LinkedDevices, layout_error, metadata_place, metadata_place_on, region_of,
+    Linked, LinkedDevices, decrypted, layout_error, metadata_place, metadata_place_on, region_of,
 };
 use crate::storage::metadata::MetadataPlace;
 use crate::storage::parts::PartDisk;
 use crate::storage::{BLOCK_FILE, Stopped, StorageError, file_error, join};
 use nacre_blockstore::Options;
-use nacre_crypt::CryptDisk;
+use nacre_crypt::{DataKey, WrappingKey};
 use nacre_device::{Claimed, Label, Region, RegionKind, System, claim, log_region, metadata_regions};
 use nacre_env::File;
 use nacre_env::disk::{BLOCK_BYTES, Window};
@@ -29,25 +29,32 @@ const KEPT_BYTES_MAX: u64 = 64 << 20;
 const DISCARD_BYTES: u64 = 1 << 30;
 
 /// The devices of a stopped OSD.
-struct Raw<'a> {
+pub(super) struct Raw<'a> {
     folder: &'a Path,
     linked: LinkedDevices,
+    key: Option<DataKey>,
 }
 
 impl<'a> Raw<'a> {
-    fn new(folder: &'a Path, linked: LinkedDevices) -> Result<Self, MoveError> {
+    /// With the key of an encrypted store.
+    pub(super) fn new(
+        folder: &'a Path,
+        linked: LinkedDevices,
+        key: Option<&WrappingKey>,
+    ) -> Result<Self, MoveError> {
         for label in linked.labels() {
             if let Some(complaint) = label.complaint() {
                 return Err(StorageError::Overwritten { complaint }.into());
             }
         }
-        Ok(Self { folder, linked })
+        let key = data_key(folder, linked.data.keys()?, key)?;
+        Ok(Self { folder, linked, key })
     }
 
     fn place(&self, name: &str, linked: &Linked) -> Result<Place, MoveError> {
         let name = Folder(self.folder).link(name)?.unwrap_or_else(|| linked.link.clone());
         let file = Arc::clone(&linked.view) as Arc<dyn File>;
-        Ok(Place { name, file, label: linked.found.label.clone() })
+        Ok(Place { name, file, label: linked.found.label.clone(), key: self.key.clone() })
     }
 
     fn data(&self) -> Result<Place, MoveError> {
@@ -80,19 +87,18 @@ fn is_same(one: &Path, other: &Path) -> bool {
 }
 
 /// Ends the move that a note tells of: what the OSD's link does not lead to is given free.
-pub(super) fn finish(folder: &Path, linked: LinkedDevices, note: &Note) -> Result<SettledMove, MoveError> {
-    let raw = Raw::new(folder, linked)?;
+pub(super) fn finish(raw: Raw<'_>, note: &Note) -> Result<SettledMove, MoveError> {
     let current = raw.own(note.what)?.map(|place| place.name);
     let is_current = |place: Option<&Path>| match (place, &current) {
         (Some(place), Some(current)) => is_same(place, current),
         (place, current) => place.is_none() && current.is_none(),
     };
-    let freed = to_be_freed(note, is_current).ok_or_else(|| note.unclear(folder, "the data device"))?;
+    let freed = to_be_freed(note, is_current).ok_or_else(|| note.unclear(raw.folder, "the data device"))?;
     let left = match &freed {
         None => free_on_data(note.what, &raw.data()?).map(|()| None)?,
         Some(path) => free_path(note.what, &raw, path)?,
     };
-    Folder(folder).remove_note()?;
+    Folder(raw.folder).remove_note()?;
     Ok(SettledMove { what: note.what, is_done: freed == note.from, freed, left })
 }
 
@@ -109,13 +115,11 @@ fn free_path(what: Moved, raw: &Raw<'_>, path: &Path) -> Result<Option<String>, 
 
 /// As [`super::move_part`].
 pub(super) fn move_part(
-    folder: &Path,
-    linked: LinkedDevices,
+    raw: Raw<'_>,
     what: Moved,
     to: &MoveTo,
     onlooker: &mut dyn Onlooker,
 ) -> Result<MoveOutcome, MoveError> {
-    let raw = Raw::new(folder, linked)?;
     let (data, from) = (raw.data()?, raw.own(what)?);
     let (held, to) = match to {
         MoveTo::Back if from.is_none() => return Ok(MoveOutcome::WasThere),
@@ -146,7 +150,7 @@ pub(super) fn move_part(
     if what == Moved::Metadata {
         raw.make_fit(to.as_ref().unwrap_or(&data))?;
     }
-    let (links, old) = (Folder(folder), raw.view(what));
+    let (links, old) = (Folder(raw.folder), raw.view(what));
     let job = Job { what, data: &data, from: from.as_ref(), to: to.as_ref(), planted: Planted::Nothing };
     let copied = job.copy(&links, &mut |progress| onlooker.progress(progress));
     let looked = copied.and_then(|()| look(raw.copied(&job, held)?, onlooker));
@@ -210,8 +214,9 @@ fn plan(
     let Claimed { held, name } = claimed;
     let file = Arc::new(held.view().map_err(file_error(&name))?);
     let owner = data.label.owner;
-    let label = Label { owner, role: what.role(), device_bytes, regions, is_encrypted: false };
-    Ok((held, Place { name, file, label }))
+    let key = data.key.clone();
+    let label = Label { owner, role: what.role(), device_bytes, regions, is_encrypted: key.is_some() };
+    Ok((held, Place { name, file, label, key }))
 }
 
 fn fits(what: Moved, device: &Path, has_bytes: u64, needed_bytes: u64) -> Result<(), MoveError> {
@@ -229,7 +234,8 @@ impl Raw<'_> {
     /// Whether the metadata have room in their new place. A journal that has not becomes smaller, as an OSD with another memory target
     /// makes it.
     fn make_fit(&self, target: &Place) -> Result<(), MoveError> {
-        let source = metadata_place(self.linked.metadata.as_ref().unwrap_or(&self.linked.data), None)?;
+        let linked = self.linked.metadata.as_ref().unwrap_or(&self.linked.data);
+        let source = metadata_place(linked, self.key.as_ref())?;
         let room_bytes = region_bytes(target, RegionKind::Journal);
         if journal_bytes(&source)? > room_bytes {
             let half_bytes = journal_half_bytes(room_bytes);
@@ -248,18 +254,18 @@ impl Raw<'_> {
 
     /// The store as it will be when the job is done.
     fn copied(self, job: &Job<'_>, held: Option<HeldDevice>) -> Result<Stopped, MoveError> {
-        let LinkedDevices { data, log, metadata } = self.linked;
+        let (LinkedDevices { data, log, metadata }, key) = (self.linked, self.key.as_ref());
         let target = job.to.unwrap_or(job.data);
         let metadata = match job.what {
-            Moved::Metadata => metadata_place_on(&target.name, &target.label, &target.file, None)?,
-            Moved::Log => metadata_place(metadata.as_ref().unwrap_or(&data), None)?,
+            Moved::Metadata => metadata_place_on(&target.name, &target.label, &target.file, key)?,
+            Moved::Log => metadata_place(metadata.as_ref().unwrap_or(&data), key)?,
         };
         let log = match (job.what, held) {
             (Moved::Log, Some(held)) => Some(window(held, target)?),
             (Moved::Log, None) => None,
-            (Moved::Metadata, _) => log.map(|log| log.into_disk(RegionKind::Log, None)).transpose()?,
+            (Moved::Metadata, _) => log.map(|log| log.into_disk(RegionKind::Log, key)).transpose()?,
         };
-        let disk = join(data.into_disk(RegionKind::Store, None)?, log, self.folder)?;
+        let disk = join(data.into_disk(RegionKind::Store, key)?, log, self.folder)?;
         Ok(Stopped { disk, metadata, labels: Vec::new(), keys: None })
     }
 }
@@ -275,5 +281,5 @@ fn window(held: HeldDevice, place: &Place) -> Result<PartDisk, MoveError> {
     let Region { offset, length, .. } = region_of(&place.label, RegionKind::Log, &place.name)?;
     let disk = held.into_disk(DriverChoice::Auto);
     let disk = disk.map_err(|source| StorageError::Disk { path: place.name.clone(), source })?;
-    Ok(CryptDisk::new(Window::new(disk, offset, length), None))
+    Ok(decrypted(Window::new(disk, offset, length), RegionKind::Log, place.key.as_ref()))
 }

@@ -15,8 +15,10 @@
 use super::folder::{Links, Note};
 use super::{MoveError, Moved, Progress};
 use crate::storage::devices::{journal_of, new_journal, place_of, region_of};
+use crate::storage::encryption::{part_of, through};
 use crate::storage::{StorageError, file_error};
 use nacre_blockstore::LogHome;
+use nacre_crypt::DataKey;
 use nacre_device::{Label, LabelError, Owner, RegionKind, erase, read_label, write_label};
 use nacre_env::File;
 use nacre_kv::{DevicePart, RegionFile, journal_used_bytes};
@@ -36,12 +38,21 @@ pub(in crate::storage) struct Place {
     pub(in crate::storage) file: Arc<dyn File>,
     /// What is on it, or will be.
     pub(in crate::storage) label: Label,
+    /// What its regions are encrypted with, if they are.
+    pub(in crate::storage) key: Option<DataKey>,
 }
 
 impl Place {
-    fn part(&self, kind: RegionKind) -> Result<DevicePart, MoveError> {
+    /// The region of store or log, decrypted. The log's area has another cipher in either, so what moves is encrypted anew.
+    fn part(&self, kind: RegionKind) -> Result<Arc<dyn File>, MoveError> {
         let region = region_of(&self.label, kind, &self.name)?;
-        Ok(DevicePart::new(Arc::clone(&self.file), region.offset, region.length))
+        let part = DevicePart::new(Arc::clone(&self.file), region.offset, region.length);
+        Ok(through(Arc::new(part), self.key.as_ref(), part_of(kind)))
+    }
+
+    /// What the region of the metadata lies in: the whole device, decrypted. Regions lie elsewhere on each device, and so do tweaks.
+    fn below_metadata(&self) -> Arc<dyn File> {
+        through(Arc::clone(&self.file), self.key.as_ref(), part_of(RegionKind::Metadata))
     }
 
     fn failed(&self) -> impl FnOnce(std::io::Error) -> MoveError + use<> {
@@ -119,11 +130,11 @@ impl Job<'_> {
         let (from, to) = (part(self.from)?, part(self.to)?);
         let total_bytes = home.log_bytes();
         let mut told = |done_bytes| progress(Progress { done_bytes, total_bytes });
-        home.copy(&from, &to, &mut told).map_err(self.target().failed())?;
+        home.copy(from.as_ref(), to.as_ref(), &mut told).map_err(self.target().failed())?;
         to.sync().map_err(self.target().failed())?;
         let signed = match self.to {
-            Some(_) => home.sign_log(&to),
-            None => home.sign_data(&to, true),
+            Some(_) => home.sign_log(to.as_ref()),
+            None => home.sign_data(to.as_ref(), true),
         };
         signed.map_err(self.target().failed())
     }
@@ -131,10 +142,10 @@ impl Job<'_> {
     fn copy_metadata(&self, progress: &mut dyn FnMut(Progress)) -> Result<(), MoveError> {
         let (source, target) = (self.source(), self.target());
         let region = |place: &Place| place_of(&place.label, &place.name);
-        let from = RegionFile::open(Arc::clone(&source.file), region(source)?).map_err(source.failed())?;
-        let to = RegionFile::create(Arc::clone(&target.file), region(target)?).map_err(target.failed())?;
+        let from = RegionFile::open(source.below_metadata(), region(source)?).map_err(source.failed())?;
+        let to = RegionFile::create(target.below_metadata(), region(target)?).map_err(target.failed())?;
         copy_file(&from, &to, progress).map_err(target.failed())?;
-        let journal = |place: &Place| journal_of(&place.label, &place.file, None);
+        let journal = |place: &Place| journal_of(&place.label, &place.file, place.key.as_ref());
         let used_bytes = match journal(source) {
             Some((part, _)) => journal_used_bytes(part.as_ref()).map_err(meta_error(source))?,
             None => 0,
@@ -225,11 +236,12 @@ pub(in crate::storage) fn free_on_data(what: Moved, data: &Place) -> Result<(), 
     match what {
         Moved::Log => {
             let part = data.part(RegionKind::Store)?;
-            log_home(data)?.sign_data(&part, false).map_err(data.failed())
+            log_home(data)?.sign_data(part.as_ref(), false).map_err(data.failed())
         }
         Moved::Metadata => {
             for (offset, length) in metadata_ranges(data) {
                 let cleared = usize::try_from(length.min(CLEARED_BYTES)).unwrap_or(0);
+                // As they are, also on a device that is encrypted, where they read as zeros.
                 data.file.write(offset, &vec![0; cleared]).map_err(data.failed())?;
             }
             data.file.sync().map_err(data.failed())
@@ -263,7 +275,7 @@ pub(in crate::storage) fn free_device(
 
 pub(in crate::storage) fn log_home(data: &Place) -> Result<LogHome, MoveError> {
     let block_error = |source| StorageError::Block { path: data.name.clone(), source };
-    Ok(LogHome::read(&data.part(RegionKind::Store)?).map_err(block_error)?)
+    Ok(LogHome::read(data.part(RegionKind::Store)?.as_ref()).map_err(block_error)?)
 }
 
 fn meta_error(place: &Place) -> impl FnOnce(nacre_kv::KvError) -> MoveError + use<> {

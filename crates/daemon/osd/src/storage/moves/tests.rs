@@ -9,25 +9,29 @@ use std::path::Path;
 
 const VICTIMS: [Victim; 4] = [Victim::Device(DATA), Victim::Device(ONE), Victim::Device(TWO), Victim::Folder];
 
+/// What the store says of itself in the clear: marks of superblock, database, its region and its journal.
+const MARKS: [&[u8]; 4] = [b"NacreBLK", b"nacre-kv", b"NacreREG", b"nacrekvJ"];
+
 /// A move from one place to another; `None` is the place beside the data.
 #[derive(Debug, Clone, Copy)]
 struct Way {
     what: Moved,
     from: Option<&'static str>,
     to: Option<&'static str>,
+    is_encrypted: bool,
 }
 
-const fn ways(what: Moved) -> [Way; 3] {
+const fn ways(what: Moved, is_encrypted: bool) -> [Way; 3] {
     [
-        Way { what, from: None, to: Some(ONE) },
-        Way { what, from: Some(ONE), to: Some(TWO) },
-        Way { what, from: Some(TWO), to: None },
+        Way { what, from: None, to: Some(ONE), is_encrypted },
+        Way { what, from: Some(ONE), to: Some(TWO), is_encrypted },
+        Way { what, from: Some(TWO), to: None, is_encrypted },
     ]
 }
 
 /// A store before such a move.
 fn before(way: Way, seed: u64) -> Rig {
-    let mut rig = Rig::new(seed);
+    let mut rig = Rig::new(seed, way.is_encrypted);
     if way.from.is_some() {
         rig.move_all(way.what, way.from, Planted::Nothing).expect("healthy");
         rig.write_more(3);
@@ -37,7 +41,7 @@ fn before(way: Way, seed: u64) -> Rig {
 
 /// What is wrong when power goes after so many changes; `None` when the move needs no more.
 fn with_power_lost(way: Way, victim: Victim, after: u64, planted: Planted) -> Result<bool, String> {
-    let Way { what, to, from } = way;
+    let Way { what, to, from, .. } = way;
     let mut rig = before(way, after.wrapping_mul(97) + 5);
     rig.lose_power_after(victim, after);
     let outcome = rig.move_all(what, to, planted);
@@ -64,8 +68,8 @@ fn with_power_lost(way: Way, victim: Victim, after: u64, planted: Planted) -> Re
     Ok(true)
 }
 
-fn survives(what: Moved) {
-    for way in ways(what) {
+fn survives(what: Moved, is_encrypted: bool) {
+    for way in ways(what, is_encrypted) {
         let mut losses = 0;
         for victim in VICTIMS {
             for after in 0.. {
@@ -82,18 +86,29 @@ fn survives(what: Moved) {
 
 #[test]
 fn a_log_that_is_moved_survives_losses_of_power() {
-    survives(Moved::Log);
+    survives(Moved::Log, false);
 }
 
 #[test]
 fn metadata_that_are_moved_survive_losses_of_power() {
-    survives(Moved::Metadata);
+    survives(Moved::Metadata, false);
+}
+
+#[test]
+fn so_does_a_log_that_is_encrypted() {
+    survives(Moved::Log, true);
+}
+
+#[test]
+fn so_do_metadata_that_are_encrypted() {
+    survives(Moved::Metadata, true);
 }
 
 #[test]
 fn a_link_that_changes_too_early_and_a_place_given_up_too_early_are_found() {
     for planted in [Planted::EarlySwitch, Planted::EarlyFree] {
-        for way in [ways(Moved::Log)[1], ways(Moved::Metadata)[0], ways(Moved::Metadata)[1]] {
+        let (log, metadata) = (ways(Moved::Log, false), ways(Moved::Metadata, false));
+        for way in [log[1], metadata[0], metadata[1]] {
             let to = way.to.expect("a device");
             let found = [Victim::Device(to), Victim::Folder].into_iter().any(|victim| {
                 (0..200)
@@ -106,9 +121,8 @@ fn a_link_that_changes_too_early_and_a_place_given_up_too_early_are_found() {
     }
 }
 
-#[test]
-fn a_store_goes_to_and_fro() {
-    let mut rig = Rig::new(1);
+fn goes_to_and_fro(is_encrypted: bool) {
+    let mut rig = Rig::new(1, is_encrypted);
     for (what, to) in [
         (Moved::Log, Some(ONE)),
         (Moved::Metadata, Some(TWO)),
@@ -124,6 +138,18 @@ fn a_store_goes_to_and_fro() {
         assert_eq!(rig.current(what).as_deref(), to.map(Path::new));
         rig.check().expect("sound");
         rig.write_more(3);
+        let expected: &[&[u8]] = if is_encrypted { &[] } else { &MARKS };
+        assert_eq!(rig.shows(&MARKS), expected, "the {what} to {to:?}");
     }
     assert!(!rig.has_label(ONE) && !rig.has_label(TWO));
+}
+
+#[test]
+fn a_store_goes_to_and_fro() {
+    goes_to_and_fro(false);
+}
+
+#[test]
+fn an_encrypted_store_goes_to_and_fro_and_shows_nothing_on_any_device() {
+    goes_to_and_fro(true);
 }

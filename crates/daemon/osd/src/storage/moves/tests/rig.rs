@@ -1,6 +1,7 @@
 //! A store on simulated devices, with an OSD's folder that loses power as they do.
 
 use crate::storage::devices::metadata_place_on;
+use crate::storage::encryption::{cipher, part_of, through};
 use crate::storage::make_journal;
 use crate::storage::metadata::MetadataPlace;
 use crate::storage::moves::folder::{Links, Note};
@@ -9,6 +10,7 @@ use crate::storage::moves::{MoveError, Moved};
 use crate::storage::{LOG_FILE, META_DEVICE, StorageError};
 use nacre_blockstore::{BlockStore, Options, SplitDisk, refuse_without_log};
 use nacre_buf::{AlignedBuf, BufList, ByteStr, Bytes};
+use nacre_crypt::{CryptDisk, DataKey, Part};
 use nacre_device::{Label, Owner, Region, RegionKind, Role, read_label, write_label};
 use nacre_env::File;
 use nacre_env::disk::{
@@ -152,6 +154,8 @@ pub(super) enum Victim {
 /// A store and devices that it may be moved to.
 pub(super) struct Rig {
     devices: BTreeMap<&'static str, SimFile>,
+    /// Of an encrypted one.
+    key: Option<DataKey>,
     pub(super) links: SimLinks,
     objects: u32,
 }
@@ -168,18 +172,18 @@ fn region(kind: RegionKind, offset: u64, length: u64) -> Region {
     Region { kind, offset: offset * MIB, length: length * MIB }
 }
 
-fn data_label() -> Label {
+fn data_label(is_encrypted: bool) -> Label {
     let regions = vec![
         region(RegionKind::Journal, 1, 1),
         region(RegionKind::Metadata, 2, 14),
         region(RegionKind::Store, 16, 20),
     ];
-    Label { owner: OWNER, role: Role::Data, device_bytes: DATA_BYTES, regions, is_encrypted: false }
+    Label { owner: OWNER, role: Role::Data, device_bytes: DATA_BYTES, regions, is_encrypted }
 }
 
 impl Rig {
     /// A store with everything on the device with the data, and something in it.
-    pub(super) fn new(seed: u64) -> Self {
+    pub(super) fn new(seed: u64, is_encrypted: bool) -> Self {
         let devices: BTreeMap<_, _> =
             [DATA, ONE, TWO].into_iter().zip(seed..).map(|(name, seed)| (name, SimFile::new(seed))).collect();
         for (name, device) in &devices {
@@ -188,14 +192,16 @@ impl Rig {
         }
         let links = SimLinks::default();
         links.0.lock().expect("not poisoned").seed = seed;
-        let mut rig = Self { devices, links, objects: 0 };
-        let data = rig.place(DATA, data_label());
+        let key = is_encrypted.then(|| DataKey::generate(&mut SeededEntropy(seed)));
+        let mut rig = Self { devices, key, links, objects: 0 };
+        let data = rig.place(DATA, data_label(is_encrypted));
         write_label(data.file.as_ref(), &data.label).expect("healthy");
         let region = data.label.region(RegionKind::Metadata).expect("there is one");
         let place =
             nacre_kv::RegionPlace { offset: region.offset, length: region.length, owner: OWNER.store.0 };
-        RegionFile::create(Arc::clone(&data.file), place).expect("healthy");
-        let metadata = metadata_place_on(&data.name, &data.label, &data.file, None).expect("just made");
+        let device = through(Arc::clone(&data.file), rig.key.as_ref(), Part::Metadata);
+        RegionFile::create(device, place).expect("healthy");
+        let metadata = rig.metadata(&data).expect("just made");
         let mut kv = metadata.open_tree(KvOptions::default()).expect("new");
         let mut disk = rig.disk(&data, RegionKind::Store);
         BlockStore::mkfs(disk.as_mut(), &mut kv, OWNER.store.0, &Options::default()).expect("healthy");
@@ -208,14 +214,18 @@ impl Rig {
     /// Cuts off whoever has it open.
     fn place(&self, name: &'static str, label: Label) -> Place {
         let file = Arc::new(self.devices[name].open()) as Arc<dyn File>;
-        Place { name: name.into(), file, label }
+        Place { name: name.into(), file, label, key: self.key.clone() }
+    }
+
+    fn metadata(&self, place: &Place) -> Result<MetadataPlace, StorageError> {
+        metadata_place_on(&place.name, &place.label, &place.file, self.key.as_ref())
     }
 
     fn disk(&self, place: &Place, kind: RegionKind) -> Box<dyn Disk> {
         let Region { offset, length, .. } = place.label.region(kind).expect("it has one");
         let size_bytes = place.label.device_bytes;
         let disk = FileDisk { file: Arc::clone(&place.file), size_bytes, done: Vec::new() };
-        Box::new(Window::new(disk, offset, length))
+        Box::new(CryptDisk::new(Window::new(disk, offset, length), cipher(self.key.as_ref(), part_of(kind))))
     }
 
     fn labelled(&self, name: &'static str) -> Result<Place, String> {
@@ -239,8 +249,7 @@ impl Rig {
         let data = self.labelled(DATA)?;
         let (log, metadata) = (self.linked(LOG_FILE)?, self.linked(META_DEVICE)?);
         let place = metadata.as_ref().unwrap_or(&data);
-        let metadata: MetadataPlace = metadata_place_on(&place.name, &place.label, &place.file, None)
-            .map_err(|error| format!("metadata: {error}"))?;
+        let metadata = self.metadata(place).map_err(|error| format!("metadata: {error}"))?;
         let kv = metadata.open().map_err(|error| format!("metadata: {error}"))?;
         let mut disk = self.disk(&data, RegionKind::Store);
         let disk = match log {
@@ -292,6 +301,13 @@ impl Rig {
         Err(format!("{:?} {:?}", report.inconsistencies, report.damaged.len()))
     }
 
+    /// Which of some marks are at the beginning of a sector, as the devices have it.
+    pub(super) fn shows<'a>(&self, wanted: &[&'a [u8]]) -> Vec<&'a [u8]> {
+        let contents: Vec<Vec<u8>> = self.devices.values().map(raw).collect();
+        let sectors = || contents.iter().flat_map(|content| content.chunks(512));
+        wanted.iter().copied().filter(|mark| sectors().any(|sector| sector.starts_with(mark))).collect()
+    }
+
     /// Where it is: `None` is with the data.
     pub(super) fn current(&self, what: Moved) -> Option<PathBuf> {
         self.links.link(what.link()).expect("readable")
@@ -309,7 +325,8 @@ impl Rig {
             }
             Moved::Metadata => vec![region(RegionKind::Journal, 1, 2), region(RegionKind::Metadata, 4, 18)],
         };
-        Label { owner: OWNER, role: what.role(), device_bytes: OTHER_BYTES, regions, is_encrypted: false }
+        let is_encrypted = self.key.is_some();
+        Label { owner: OWNER, role: what.role(), device_bytes: OTHER_BYTES, regions, is_encrypted }
     }
 
     /// All of a move, as the tool makes it.
@@ -363,6 +380,13 @@ impl Rig {
         let mut names = self.links.0.lock().expect("not poisoned");
         (names.power_for, names.is_dead) = (None, false);
     }
+}
+
+fn raw(device: &SimFile) -> Vec<u8> {
+    let file = device.open();
+    let mut content = vec![0; usize::try_from(file.length().expect("healthy")).expect("small")];
+    file.read(0, &mut content).expect("healthy");
+    content
 }
 
 fn object(nth: u32) -> HObject {
