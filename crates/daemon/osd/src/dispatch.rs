@@ -137,7 +137,8 @@ impl Dispatch<'_> {
                 // It has its permit already.
                 let waiting = (awaiting.count() + 1, own + 1);
                 let waits = own > 0 || !cx.net.sessions.has_room(id, bytes, waiting, &cx.net.messenger);
-                cx.net.sessions.throttle(conn, &permit, waits, &mut cx.net.messenger);
+                let waiting = pgs.awaiting_memory.count() + usize::from(waits);
+                cx.net.sessions.throttle(conn, &permit, (waits, waiting), &mut cx.net.messenger);
                 let op = client_op(session, tid, Box::new(op), cx.now, permit);
                 pgs.counters.ops += 1;
                 pgs.counters.op_in_bytes += op.trace.input_bytes;

@@ -1,6 +1,7 @@
 //! [`Sessions`]: the connections that came in on a shard (handshakes under way, clients, other OSDs), and which clients are not read
 //! because they have too much under way.
 
+use crate::awaiting_memory::AwaitingMemory;
 use crate::shard_msg::session_id;
 use nacre_auth::{
     AuthMethod, CapsError, ChangedCaps, Identity, Offer, OsdCaps, ServiceAuthContext, ServiceServer, Step,
@@ -30,6 +31,9 @@ pub(crate) enum InboundPeer {
     /// Another OSD, at our listeners for heartbeats.
     HeartbeatPeer(OsdId),
 }
+
+/// Messages that may wait for memory: with more, no client is read.
+const WAITING_MAX: usize = 4096;
 
 /// What a peer sends to prove its identity.
 #[derive(Debug)]
@@ -277,20 +281,22 @@ impl Sessions {
     }
 
     /// A client's message came and holds `permit`: stops reading the client if it has too much under way, and all of them if they
-    /// have together, as they do where some wait for memory (`is_crowded`).
+    /// have together, those not counted that wait for memory. A client whose message `waits` for that is not read, either; `waiting` of
+    /// all clients do.
     pub(crate) fn throttle(
         &mut self,
         conn: ConnId,
         permit: &Permit,
-        is_crowded: bool,
+        (waits, waiting): (bool, usize),
         messenger: &mut Messenger,
     ) {
-        if permit.held_messages() >= CLIENT_OPS_MAX && self.paused.insert(conn) {
+        if (waits || permit.held_messages() >= CLIENT_OPS_MAX) && self.paused.insert(conn) {
             messenger.set_paused(conn, true);
         }
-        let many = self.budget.held_messages() >= self.limits.messages;
+        let under_way = self.budget.held_messages().saturating_sub(waiting);
+        let many = under_way >= self.limits.messages || waiting >= WAITING_MAX;
         let held = self.budget.held_bytes().saturating_add(messenger.unsent_client_bytes());
-        let large = held > self.limits.bytes || is_crowded;
+        let large = held > self.limits.bytes;
         if many || large {
             self.last = conn;
             self.waits.0 += u64::from(many);
@@ -320,27 +326,30 @@ impl Sessions {
         ]
     }
 
-    /// Reads clients again whose messages have been answered, unless there are some that wait for memory.
-    pub(crate) fn unthrottle(&mut self, is_crowded: bool, messenger: &mut Messenger) {
-        if self.paused.is_empty() || is_crowded {
+    /// Reads clients again whose messages have been answered, and do not wait for memory.
+    pub(crate) fn unthrottle(&mut self, awaiting: &AwaitingMemory, messenger: &mut Messenger) {
+        if self.paused.is_empty() {
             return;
         }
-        // With some room again, or the sockets would be taken out of the poll and put back for each message.
-        let room = |held: usize, max: usize| held <= max - max.div_ceil(4);
-        if !room(self.budget.held_messages(), self.limits.messages)
-            || !room(
-                self.budget.held_bytes().saturating_add(messenger.unsent_client_bytes()),
-                self.limits.bytes,
-            )
-        {
+        // With some room again, or the sockets would be taken out of the poll and put back for each message. Of memory less: three clients
+        // that do not take their answers hold three quarters of it.
+        let under_way = self.budget.held_messages().saturating_sub(awaiting.count());
+        let held = self.budget.held_bytes().saturating_add(messenger.unsent_client_bytes());
+        let has_room = |held: usize, max: usize, part: usize| held <= max - max.div_ceil(part);
+        if !has_room(under_way, self.limits.messages, 4) || !has_room(held, self.limits.bytes, 16) {
             return;
         }
-        let busy = |budget: &Budget| budget.held_messages() > CLIENT_OPS_MAX / 2;
+        let busy = |session: &Session, budget: &Budget| {
+            budget.held_messages() > CLIENT_OPS_MAX / 2 || awaiting.count_of(session.id) > 0
+        };
         let behind = self.paused.range((Bound::Excluded(self.last), Bound::Unbounded));
         let in_turn: Vec<ConnId> = behind.chain(self.paused.range(..=self.last)).copied().collect();
         for conn in in_turn {
-            if !matches!(self.inbound_peers.get(&conn), Some(InboundPeer::Client(_, budget)) if busy(budget))
-            {
+            let is_busy = match self.inbound_peers.get(&conn) {
+                Some(InboundPeer::Client(session, budget)) => busy(session, budget),
+                _ => false,
+            };
+            if !is_busy {
                 self.paused.remove(&conn);
                 messenger.set_paused(conn, false);
             }
@@ -389,7 +398,7 @@ mod tests {
         let budget = budget.clone();
         let take = |_| {
             let permit = budget.take(100);
-            sessions.throttle(conn, &permit, false, messenger);
+            sessions.throttle(conn, &permit, (false, 0), messenger);
             permit
         };
         (0..count).map(take).collect()
@@ -404,10 +413,10 @@ mod tests {
         assert_eq!(Vec::from_iter(&sessions.paused), [&ConnId(1)], "the other client is read");
         assert_eq!(sessions.ops_in_flight(), CLIENT_OPS_MAX);
         held.truncate(CLIENT_OPS_MAX / 2 + 1);
-        sessions.unthrottle(false, &mut messenger);
+        sessions.unthrottle(&AwaitingMemory::default(), &mut messenger);
         assert!(!sessions.paused.is_empty());
         held.truncate(CLIENT_OPS_MAX / 2);
-        sessions.unthrottle(false, &mut messenger);
+        sessions.unthrottle(&AwaitingMemory::default(), &mut messenger);
         assert!(sessions.paused.is_empty());
     }
 
@@ -423,9 +432,26 @@ mod tests {
             held.extend(take(&mut sessions, ConnId(2), 1, &mut messenger));
             assert_eq!(sessions.paused.len(), 2, "{limits:?}");
             held.truncate(5);
-            sessions.unthrottle(false, &mut messenger);
+            sessions.unthrottle(&AwaitingMemory::default(), &mut messenger);
             assert!(sessions.paused.is_empty(), "{limits:?}");
         }
+    }
+
+    #[test]
+    fn a_client_whose_message_waits_for_memory_is_not_read_and_others_are() {
+        let (mut sessions, mut messenger) = (sessions(), messenger());
+        sessions.set_limits(Limits { messages: 4, ..Limits::default() });
+        let held = take(&mut sessions, ConnId(1), 3, &mut messenger);
+        sessions.throttle(ConnId(1), &held[2], (true, 3), &mut messenger);
+        assert_eq!(Vec::from_iter(&sessions.paused), [&ConnId(1)]);
+        let other = Permit::default();
+        sessions.throttle(ConnId(2), &other, (false, 3), &mut messenger);
+        assert_eq!(sessions.paused.len(), 1, "those that wait are not under way");
+        sessions.throttle(ConnId(2), &other, (false, WAITING_MAX), &mut messenger);
+        assert_eq!(sessions.paused.len(), 2, "but their number is bounded");
+        drop(held);
+        sessions.unthrottle(&AwaitingMemory::default(), &mut messenger);
+        assert!(sessions.paused.is_empty());
     }
 
     #[test]

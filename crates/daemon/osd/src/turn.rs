@@ -91,8 +91,7 @@ impl Shard {
         let wakes = is_broken || !self.pg_driver.pgs.wait_for_peers();
         self.pg_driver.store.set_wakeups(wakes);
         self.net.router.retry();
-        let is_crowded = !self.pg_driver.awaiting_memory.is_empty();
-        self.net.sessions.unthrottle(is_crowded, &mut self.net.messenger);
+        self.net.sessions.unthrottle(&self.pg_driver.awaiting_memory, &mut self.net.messenger);
         self.net.messenger.flush();
         self.pg_driver.bill.turn_ended(self.now, || self.clock.thread_cpu_ns());
         Ok(())

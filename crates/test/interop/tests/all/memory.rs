@@ -127,10 +127,10 @@ impl Watch {
 #[test]
 fn osds_with_a_fifth_above_their_target_are_not_killed_by_what_clients_do() {
     let Some(rig) = Rig::start(TARGET_BYTES, 16) else { return };
-    rig.endure("unaligned", 5);
-    rig.endure("omap", 3);
-    rig.endure("deep", 4);
-    rig.endure("frozen", 3);
+    rig.endure("unaligned", 3);
+    rig.endure("omap", 2);
+    rig.endure("deep", 2);
+    rig.endure("frozen", 2);
     rig.watch("300 connections", || rig.connect(300));
 }
 
