@@ -188,7 +188,7 @@ impl MemoryTuner {
         self.clean_bytes
     }
 
-    /// The target.
+    /// Bytes that the process is to keep to, this store's part of them.
     #[must_use]
     pub const fn target(&self) -> u64 {
         self.target

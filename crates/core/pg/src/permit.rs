@@ -74,7 +74,9 @@ impl Permit {
     pub fn grow(&mut self, bytes: usize) {
         if let Some(budget) = &self.budget {
             self.bytes += bytes;
-            budget.and_wholes().for_each(|held| drop(held.bytes.fetch_add(bytes, Ordering::Relaxed)));
+            for held in budget.and_wholes() {
+                held.bytes.fetch_add(bytes, Ordering::Relaxed);
+            }
         }
     }
 }

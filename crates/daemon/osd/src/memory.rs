@@ -1,18 +1,13 @@
 //! [`Memory`]: a shard's part of the memory target: what its messages, buffers and logs may take, and each second what it keeps of what
 //! can be read again.
 
-use crate::pg_driver::PgDriver;
-use crate::shard_net::ShardCx;
 use nacre_buf::AlignedBuf;
 use nacre_options::Values;
 use nacre_osd_core::{LogShare, MemoryPlan, MemoryTuner};
 use nacre_pg::{LogLimits, MessageLimits};
 use nacre_service::IntakeLimits;
-use nacre_store::StoreMemory;
-use std::time::Duration;
-
-/// A client that has taken nothing of what waits for it for so long loses its connection, while others wait for memory.
-const UNREAD_AFTER: Duration = Duration::from_secs(60);
+use nacre_store::{ObjectStore, StoreMemory};
+use nacre_types::Stamp;
 
 /// The memory target of a part of an OSD, and of all that runs in its process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -95,7 +90,7 @@ impl Memory {
     }
 
     /// Logs for so many PGs; `None` where they are as before.
-    fn logs_for(&mut self, pgs: usize) -> Option<LogLimits> {
+    pub(crate) fn logs_for(&mut self, pgs: usize) -> Option<LogLimits> {
         self.target?;
         let (usual, now) = self.log_limits;
         let share = LogShare {
@@ -115,6 +110,23 @@ impl Memory {
         (limits != now).then_some(limits)
     }
 
+    /// Looks at what the process has, `process_bytes`, and lets the store keep what may be kept; true when free memory is to go back to the
+    /// system.
+    pub(crate) fn look(&mut self, now: Stamp, process_bytes: u64, store: &mut dyn ObjectStore) -> bool {
+        let (Some(target), Some(tuner)) = (self.target, &mut self.tuner) else { return false };
+        self.process_bytes = process_bytes;
+        let whole = u128::from(target.process_bytes.max(1));
+        let held = u128::from(process_bytes) * u128::from(target.bytes) / whole;
+        let StoreMemory { data_bytes, metadata_bytes, .. } = store.memory();
+        let before = tuner.clean_bytes();
+        let held = u64::try_from(held).unwrap_or(u64::MAX);
+        let order = tuner.look(now, held, data_bytes + metadata_bytes);
+        if order.clean_bytes != before {
+            store.limit_clean(order.clean_bytes);
+        }
+        order.give_back
+    }
+
     /// For `perf dump`.
     pub(crate) fn dump(&self) -> serde_json::Value {
         let (target, tuner) = (self.target.map_or(0, |target| target.bytes), self.tuner.as_ref());
@@ -128,39 +140,46 @@ impl Memory {
     }
 }
 
-impl PgDriver {
-    /// Looks at the process's memory, each second: what is above the target goes back, or is taken from what can be read again.
-    pub(crate) fn keep_memory_target(&mut self, cx: &mut ShardCx<'_>, give_back_memory: fn()) {
-        if let Some(limits) = self.memory.logs_for(self.pgs.len()) {
-            self.pgs.set_log_limits(limits);
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    fn memory(target_bytes: u64) -> Memory {
+        let target = MemoryTarget { bytes: target_bytes, process_bytes: target_bytes };
+        let store = StoreMemory { clean_bytes_max: 64 * MIB, ..StoreMemory::default() };
+        Memory::new(Some(target), store, LogLimits::default())
+    }
+
+    #[test]
+    fn something_clean_is_kept_however_much_memory_others_need() {
+        let mut memory = memory(256 * MIB);
+        memory.follow_options(&Values::from_iter([("osd_memory_cache_min", "10485760")]));
+        let tuner = memory.tuner.as_mut().expect("there is a target");
+        for second in 1..4 {
+            tuner.look(Stamp(second * 1_000_000_000), 1024 * MIB, 64 * MIB);
         }
-        if !self.awaiting_memory.is_empty() {
-            let ended = cx.net.messenger.end_unread(cx.now, UNREAD_AFTER);
-            if ended > 0 {
-                tracing::warn!(
-                    osd = self.osd,
-                    ended,
-                    "clients took no answers while others waited for memory: their connections end"
-                );
-            }
-        }
-        let Self { memory, store, .. } = self;
-        let (Some(target), Some(tuner)) = (memory.target, &mut memory.tuner) else { return };
-        let Some(process_bytes) = cx.clock.process_memory() else { return };
-        memory.process_bytes = process_bytes;
-        let share =
-            u128::from(process_bytes) * u128::from(target.bytes) / u128::from(target.process_bytes.max(1));
-        let held = u64::try_from(share).unwrap_or(u64::MAX);
-        let StoreMemory { data_bytes, metadata_bytes, .. } = store.memory();
-        let before = tuner.clean_bytes();
-        let order = tuner.look(cx.now, held, data_bytes + metadata_bytes);
-        if order.clean_bytes != before {
-            store.limit_clean(order.clean_bytes);
-        }
-        if order.give_back {
-            AlignedBuf::empty_pool();
-            cx.net.messenger.trim();
-            give_back_memory();
-        }
+        assert_eq!(memory.dump()["clean_bytes_max"], 10 * MIB);
+    }
+
+    #[test]
+    fn logs_change_with_the_number_of_pgs_only() {
+        let mut memory = memory(256 * MIB);
+        assert_eq!(memory.logs_for(1), None, "as usual");
+        let many = memory.logs_for(500).expect("shorter");
+        assert!(many.target < LogLimits::default().target && many.target + many.trim_min < many.max);
+        assert_eq!(memory.logs_for(500), None);
+        assert_eq!(memory.logs_for(1), Some(LogLimits::default()));
+    }
+
+    #[test]
+    fn messages_are_bounded_by_small_targets_only() {
+        let limits = |mib: u64| message_limits(Some(MemoryTarget { bytes: mib * MIB, process_bytes: 0 }));
+        assert_eq!(limits(1024), MessageLimits::default());
+        assert_eq!(message_limits(None), MessageLimits::default());
+        let small = limits(256);
+        assert_eq!((small.input_bytes, small.omap_bytes), (32 << 20, 2 << 20));
+        assert_eq!((small.transaction_bytes, small.reply_bytes), (64 << 20, 64 << 20));
     }
 }

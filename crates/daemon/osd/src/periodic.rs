@@ -5,6 +5,7 @@ use crate::device::PROBE_INTERVAL_RELIEVED;
 use crate::pg_driver::PgDriver;
 use crate::shard_msg::{ShardMsg, ShardReport};
 use crate::shard_net::ShardCx;
+use nacre_buf::AlignedBuf;
 use nacre_env::MachineLoad;
 use nacre_msg::stats::PgStat;
 use nacre_options::Values;
@@ -16,6 +17,8 @@ use std::time::Duration;
 
 /// PGs get a tick this often.
 const TICK_INTERVAL: Duration = Duration::from_secs(1);
+/// A client that has taken nothing of what waits for it for so long loses its connection, while others wait for memory.
+const UNREAD_AFTER: Duration = Duration::from_secs(60);
 /// PGs that were led here and are not, whose counts are remembered at least.
 const FORMER_PGS_MAX: usize = 1024;
 /// Changes of the PGs are reported to OSD control at most this often.
@@ -88,7 +91,7 @@ impl Periodic {
         }
         probe_device(pgs, cx.options);
         pgs.idle_trim.trim(cx.now, pgs.store.as_mut(), give_back_memory);
-        pgs.keep_memory_target(cx, give_back_memory);
+        keep_memory_target(pgs, cx, give_back_memory);
         pgs.tracker.expire(cx.now);
         let limit = cx.options.seconds("osd_op_complaint_time");
         if cx.now >= self.slow_ops_warned_at && asok::warn_slow_ops(pgs, limit, cx.now) {
@@ -141,6 +144,29 @@ impl Periodic {
         report.slow_ops = asok::slow_ops(pgs, limit, cx.now);
         report.slow_requests = asok::slow_requests(pgs, limit, cx.now);
         report
+    }
+}
+
+/// Looks at the process's memory: what is above the target goes back to the system, or is taken from what can be read again.
+fn keep_memory_target(pgs: &mut PgDriver, cx: &mut ShardCx<'_>, give_back_memory: fn()) {
+    if let Some(limits) = pgs.memory.logs_for(pgs.pgs.len()) {
+        pgs.pgs.set_log_limits(limits);
+    }
+    if !pgs.awaiting_memory.is_empty() {
+        let (osd, ended) = (pgs.osd, cx.net.messenger.end_unread(cx.now, UNREAD_AFTER));
+        if ended > 0 {
+            tracing::warn!(
+                osd,
+                ended,
+                "clients took no answers while others waited for memory: they are hung up on"
+            );
+        }
+    }
+    let Some(process_bytes) = cx.clock.process_memory() else { return };
+    if pgs.memory.look(cx.now, process_bytes, pgs.store.as_mut()) {
+        AlignedBuf::empty_pool();
+        cx.net.messenger.trim();
+        give_back_memory();
     }
 }
 

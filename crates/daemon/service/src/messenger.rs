@@ -12,7 +12,7 @@ mod intake;
 mod outbox;
 
 use away::AwaySessions;
-use conn::{Conn, Ending, read_some};
+use conn::{Conn, Ending, Unsent, read_some};
 use half_open::HalfOpen;
 pub use incoming::{ConnId, Incoming};
 use intake::{FREE_FRAME_BYTES, Intake};
@@ -22,7 +22,7 @@ use nacre_msgr::{
     Config, Connection, Event, Fault, Opening, RawMessage, Session, SessionAnswer, Target, Workspace,
 };
 use nacre_types::{AddrVec, AuthName, EntityKind, Entropy, Stamp, UTime};
-use outbox::{Outbox, Unsent};
+use outbox::Outbox;
 use slab::Slab;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::{self, ErrorKind};

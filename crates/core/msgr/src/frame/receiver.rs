@@ -67,20 +67,15 @@ impl Staging {
         if self.buf.len() < size {
             self.buf.resize(size, 0);
         }
-        // A lent one may be longer.
-        self.buf.get_mut(self.end..size).unwrap_or_default()
+        self.buf.get_mut(self.end..size).unwrap_or_default() // a lent one may be longer
     }
 
     /// Goes on in `buf`, which is as large as the last one needed it, with what is left here.
     fn move_to(&mut self, mut buf: Vec<u8>) {
-        let left = self.bytes();
-        if buf.len() < left.len() {
-            buf.resize(left.len(), 0);
-        }
-        if let Some(room) = buf.get_mut(..left.len()) {
-            room.copy_from_slice(left);
-        }
-        *self = Self { end: left.len(), buf, start: 0 };
+        let (left, room) = (self.bytes(), buf.len());
+        let end = left.len();
+        drop(buf.splice(..end.min(room), left.iter().copied()));
+        *self = Self { end, buf, start: 0 };
     }
 
     /// Keeps what is left in memory of its size, and yields the buffer.

@@ -8,22 +8,6 @@ use super::{ConnId, Messenger};
 use nacre_types::{EntityKind, Stamp};
 use std::time::Duration;
 
-/// What of one connection waits to be sent.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Unsent {
-    /// Bytes, of a client's connection.
-    bytes: usize,
-    /// Since when none of it was taken.
-    since: Stamp,
-}
-
-impl Unsent {
-    /// Whether the client has taken nothing for so long, and there is something.
-    fn waits_for(self, now: Stamp, long: Duration) -> bool {
-        self.bytes > 0 && now.since(self.since) >= long
-    }
-}
-
 /// The sum over all clients.
 #[derive(Debug, Default)]
 pub(super) struct Outbox {

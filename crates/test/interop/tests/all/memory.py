@@ -1,8 +1,8 @@
-# Loads for OSDs in control groups of their own (memory.rs). $LOAD names one, $SECONDS is about how long it goes on, $CGROUPS has the files
-# by which a process joins the group of each OSD. What was written is compared with what is read.
+# Loads for OSDs in cgroups of their own (memory.rs). $LOAD names one, $SECONDS is about how long it goes on, $CGROUPS has the files
+# by which a process joins the cgroup of each OSD. What was written is compared with what is read.
 import faulthandler, json, os, rados, random, resource, signal, subprocess, sys, threading, time
 DIR, POOL, SECONDS = os.environ['DIR'], os.environ.get('POOL', ''), float(os.environ.get('SECONDS', '5'))
-GROUPS = os.environ['CGROUPS'].split(':')
+CGROUPS = os.environ['CGROUPS'].split(':')
 MIB = 1 << 20
 # A load that does not come to its end says where it is.
 faulthandler.dump_traceback_later(60 + 6 * SECONDS, exit=True)
@@ -38,14 +38,14 @@ def command(osd):
     return words
 def start(osd, words):
     log = open('%s/log/osd.%d.log' % (DIR, osd), 'ab')
-    def join(): open(GROUPS[osd], 'w').write('%d' % os.getpid())
+    def join(): open(CGROUPS[osd], 'w').write('%d' % os.getpid())
     subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, preexec_fn=join)
 def stop(osd, how=signal.SIGTERM):
     number = pid('osd.%d' % osd); os.kill(number, how)
     wait('end', lambda: not is_there(number) or open('/proc/%d/stat' % number).read().split()[2] == 'Z')
-# Each OSD anew, in its group: what it has in memory counts there from the beginning.
+# Each OSD anew, in its cgroup: what it has in memory counts there from the beginning.
 def move():
-    for osd in range(len(GROUPS)):
+    for osd in range(len(CGROUPS)):
         words = command(osd); stop(osd); start(osd, words)
         wait('pid', lambda: os.path.exists('%s/run/osd.%d.pid' % (DIR, osd)))
         wait('clean', is_clean)
@@ -169,7 +169,7 @@ def recovery():
     io, queue = cluster.open_ioctx(POOL), Queue(128)
     for number in range(40): io.write_full('r%d' % number, b'a' * 4 * MIB)
     words = command(1); stop(1, signal.SIGKILL)
-    wait('down', lambda: ask(prefix='status')['osdmap']['num_up_osds'] == len(GROUPS) - 1)
+    wait('down', lambda: ask(prefix='status')['osdmap']['num_up_osds'] == len(CGROUPS) - 1)
     count = 0
     for _ in until(SECONDS):
         for _ in range(100):

@@ -1,7 +1,8 @@
-//! An OSD keeps to its memory target (docs/memory.md): each runs in a control group of the kernel's with a fifth more than that, and is
+//! An OSD keeps to its memory target (docs/memory.md): each runs in a cgroup of the kernel's with a fifth more than that, and is
 //! killed if it needs more, while clients do what takes memory.
+#![allow(clippy::print_stderr, reason = "what was measured is to be read")]
 
-use nacre_interop::{Client, Cluster, MemoryGroup, Shell, Wire};
+use nacre_interop::{Client, Cluster, MemoryCgroup, Shell, Wire};
 use nacre_types::EntityKind;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -16,22 +17,22 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(20);
 /// OSDs that are looked at, one process each.
 const OSDS: u32 = 3;
 
-/// A cluster each of whose OSDs is in a group of its own.
+/// A cluster each of whose OSDs is in a cgroup of its own.
 struct Rig {
-    /// Its processes end before the groups go.
+    /// Its processes end before the cgroups go.
     cluster: Cluster,
-    groups: Vec<Arc<MemoryGroup>>,
+    cgroups: Vec<Arc<MemoryCgroup>>,
     shell: Shell,
     target_bytes: u64,
 }
 
 impl Rig {
-    /// `None` where there can be no such groups, or the daemons are not ours.
+    /// `None` where there can be no such cgroups, or the daemons are not ours.
     fn start(target_bytes: u64, pg_num: u32) -> Option<Self> {
-        let mut groups = Vec::new();
+        let mut cgroups = Vec::new();
         for osd in 0..OSDS {
-            match MemoryGroup::new(&format!("{target_bytes}-{osd}"), target_bytes / 5 * 6) {
-                Ok(group) => groups.push(Arc::new(group)),
+            match MemoryCgroup::new(&format!("{target_bytes}-{osd}"), target_bytes / 5 * 6) {
+                Ok(cgroup) => cgroups.push(Arc::new(cgroup)),
                 Err(why) => {
                     eprintln!("skipped: {why}");
                     return None;
@@ -40,9 +41,10 @@ impl Rig {
         }
         let cluster = Cluster::start_processes(OSDS)?;
         let shell = cluster.pool("memory", pg_num);
-        let files: Vec<String> = groups.iter().map(|group| group.processes().display().to_string()).collect();
+        let files: Vec<String> =
+            cgroups.iter().map(|cgroup| cgroup.processes().display().to_string()).collect();
         let shell = shell.with("CGROUPS", files.join(":")).with("TARGET", target_bytes);
-        let rig = Self { cluster, groups, shell, target_bytes };
+        let rig = Self { cluster, cgroups, shell, target_bytes };
         rig.run("move", 0);
         Some(rig)
     }
@@ -56,9 +58,10 @@ impl Rig {
         self.shell.sh("cat $DIR/run/osd.*.pid")
     }
 
-    /// Does `work` while all groups are looked at, and says what they needed at most.
+    /// Does `work` while all cgroups are looked at, and says what they needed at most.
     fn watch(&self, what: &str, work: impl FnOnce()) {
-        let watches: Vec<Watch> = self.groups.iter().map(|group| Watch::begin(Arc::clone(group))).collect();
+        let watches: Vec<Watch> =
+            self.cgroups.iter().map(|cgroup| Watch::begin(Arc::clone(cgroup))).collect();
         work();
         let most: Vec<u64> = watches.into_iter().map(|watch| watch.end() / MIB).collect();
         eprintln!(
@@ -66,8 +69,8 @@ impl Rig {
             self.target_bytes / MIB,
             self.target_bytes / 5 * 6 / MIB
         );
-        let kills: Vec<u64> = self.groups.iter().map(|group| group.kills()).collect();
-        assert_eq!(kills, vec![0; self.groups.len()], "{what}: OSDs were killed for their memory");
+        let kills: Vec<u64> = self.cgroups.iter().map(|cgroup| cgroup.kills()).collect();
+        assert_eq!(kills, vec![0; self.cgroups.len()], "{what}: OSDs were killed for their memory");
     }
 
     /// Runs a load that leaves all OSDs running.
@@ -96,7 +99,7 @@ impl Rig {
     }
 }
 
-/// Looks at a group's memory from a thread of its own.
+/// Looks at a cgroup's memory from a thread of its own.
 struct Watch {
     stop: Arc<AtomicBool>,
     most: Arc<AtomicU64>,
@@ -104,12 +107,12 @@ struct Watch {
 }
 
 impl Watch {
-    fn begin(group: Arc<MemoryGroup>) -> Self {
+    fn begin(cgroup: Arc<MemoryCgroup>) -> Self {
         let (stop, most) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
         let (told, seen) = (Arc::clone(&stop), Arc::clone(&most));
         let thread = std::thread::spawn(move || {
             while !told.load(Ordering::Acquire) {
-                seen.fetch_max(group.anonymous_bytes(), Ordering::AcqRel);
+                seen.fetch_max(cgroup.anonymous_bytes(), Ordering::AcqRel);
                 std::thread::sleep(LOOK_INTERVAL);
             }
         });

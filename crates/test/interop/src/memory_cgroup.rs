@@ -1,4 +1,4 @@
-//! [`MemoryGroup`]: a control group of the kernel's whose processes may have so much memory and no more.
+//! [`MemoryCgroup`]: a cgroup of the kernel's whose processes may have so much memory and no more.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,13 +8,13 @@ use std::time::Duration;
 const FIRST: &str = "/sys/fs/cgroup/memory";
 /// Where the second version is, alone or beside the first.
 const SECOND: [&str; 2] = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"];
-/// A group can be removed a moment after its last process has ended.
+/// A cgroup can be removed a moment after its last process has ended.
 const REMOVED_WITHIN: u32 = 100;
 const POLL: Duration = Duration::from_millis(20);
 
 /// Removed on drop; its processes must have ended by then.
 #[derive(Debug)]
-pub struct MemoryGroup {
+pub struct MemoryCgroup {
     path: PathBuf,
     version: Version,
 }
@@ -25,24 +25,24 @@ enum Version {
     Second,
 }
 
-impl MemoryGroup {
-    /// A new group for `limit_bytes`, pages of files and all else that the kernel counts among them, without swap.
+impl MemoryCgroup {
+    /// A new cgroup for `limit_bytes`, pages of files and all else that the kernel counts among them, without swap.
     ///
     /// # Errors
     /// Why there can be none here: no such controller, or no right to use it.
     pub fn new(name: &str, limit_bytes: u64) -> Result<Self, String> {
         let (path, version) = make(&format!("nacre-test-{}-{name}", std::process::id()))?;
-        let group = Self { path, version };
+        let cgroup = Self { path, version };
         let (limit, with_swap) = match version {
             Version::First => ("memory.limit_in_bytes", ("memory.memsw.limit_in_bytes", limit_bytes)),
             Version::Second => ("memory.max", ("memory.swap.max", 0)),
         };
-        group.set(limit, limit_bytes)?;
+        cgroup.set(limit, limit_bytes)?;
         // A machine without swap has no such file.
-        if group.path.join(with_swap.0).exists() {
-            group.set(with_swap.0, with_swap.1)?;
+        if cgroup.path.join(with_swap.0).exists() {
+            cgroup.set(with_swap.0, with_swap.1)?;
         }
-        Ok(group)
+        Ok(cgroup)
     }
 
     fn set(&self, file: &str, bytes: u64) -> Result<(), String> {
@@ -50,7 +50,7 @@ impl MemoryGroup {
         fs::write(&path, bytes.to_string()).map_err(|error| format!("{}: {error}", path.display()))
     }
 
-    /// The file that a process writes its number into to belong to the group.
+    /// The file that a process writes its number into to belong to the cgroup.
     #[must_use]
     pub fn processes(&self) -> PathBuf {
         self.path.join("cgroup.procs")
@@ -61,7 +61,7 @@ impl MemoryGroup {
         fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
     }
 
-    /// The number behind `name` in one of the group's files.
+    /// The number behind `name` in one of the cgroup's files.
     fn number(&self, file: &str, name: &str) -> u64 {
         let text = self.read(file);
         let mut lines = text.lines().filter_map(|line| line.split_once(' '));
@@ -102,7 +102,7 @@ fn make(name: &str) -> Result<(PathBuf, Version), String> {
         if !has_memory("cgroup.controllers") {
             continue;
         }
-        // What its parent does not hand on, a group does not have.
+        // What its parent does not hand on, a cgroup does not have.
         if !has_memory("cgroup.subtree_control")
             && let Err(error) = fs::write(root.join("cgroup.subtree_control"), "+memory")
         {
@@ -124,14 +124,14 @@ fn make(name: &str) -> Result<(PathBuf, Version), String> {
     if reasons.is_empty() {
         reasons.push("there is no controller of memory".to_owned());
     }
-    Err(format!("no control group for memory can be made: {}", reasons.join("; ")))
+    Err(format!("no cgroup for memory can be made: {}", reasons.join("; ")))
 }
 
 fn has_word(text: &str, word: &str) -> bool {
     text.split_ascii_whitespace().any(|other| other == word)
 }
 
-impl Drop for MemoryGroup {
+impl Drop for MemoryCgroup {
     fn drop(&mut self) {
         let mut outcome = Ok(());
         for _ in 0..REMOVED_WITHIN {
