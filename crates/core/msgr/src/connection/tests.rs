@@ -462,7 +462,7 @@ fn what_is_not_parsed_stays_with_the_connection() {
         let mut pair = Pair::lossy(mode, 1);
         pair.settle().expect("no fault");
         pair.client.connection.send(message(1, 10, 5000)).expect("room");
-        let mut slices = [std::io::IoSlice::new(&[]); 64];
+        let mut slices = [IoSlice::new(&[]); 64];
         let count = pair.client.connection.out_slices(&mut slices);
         let bytes: Vec<u8> = slices[..count].iter().flat_map(|slice| slice.iter().copied()).collect();
         let (mut workspace, server) = (Workspace::default(), &mut pair.server.connection);
