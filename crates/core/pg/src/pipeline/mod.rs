@@ -165,7 +165,12 @@ impl Pipeline {
 
     /// The object is recovered: messages that waited for it have their turn again, before those that came later.
     pub(crate) fn wake_recovered(&mut self, head: &HObject) {
-        if let Some(woken) = self.missing.remove(head) {
+        if let Some(mut woken) = self.missing.remove(head) {
+            // Those whose turn has come came behind them, and before those that wait for theirs.
+            let is_of = |op_ctx: &OpContext| !op_ctx.intent.on_pg && op_ctx.head == *head;
+            let (behind, others): (VecDeque<_>, _) = self.started.drain(..).partition(is_of);
+            self.started = others;
+            woken.extend(behind.into_iter().map(OpContext::anew));
             self.order.put_back(head, woken);
             self.start_next(head);
         }

@@ -34,8 +34,9 @@ pub(crate) const TRIES: u32 = 3;
 
 /// How long a member's answer may stay out, at first.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// So much shorter while writes wait for it.
-const HELD_IMPATIENCE: u32 = 30;
+/// How long while writes wait for it, at first, and how often it is asked for anew: then they go on, and the scrub begins again.
+const HELD_PATIENCE: Duration = Duration::from_secs(5);
+const HELD_RETRIES: u32 = 2;
 
 /// A scrub under way.
 #[derive(Debug)]
@@ -54,6 +55,8 @@ struct ScrubRun {
     chunk_end: HObject,
     /// How often this range was compared.
     tries: u32,
+    /// How often an answer to it stayed out.
+    retries: u32,
     /// The log's head when it was asked for.
     asked_at: Eversion,
     /// Objects of the chunk that changed each time that it was compared.
@@ -170,6 +173,7 @@ impl Scrub {
             to: HObject::MIN,
             chunk_end: HObject::MIN,
             tries: 0,
+            retries: 0,
             asked_at: Eversion::ZERO,
             changing: VecDeque::new(),
             alone: None,
@@ -198,6 +202,7 @@ impl Scrub {
         let objects = cx.view.list(&state.spg, &from, size + 1);
         running.chunk_end = objects.get(size).cloned().unwrap_or_else(HObject::max_value);
         (running.from, running.to, running.tries) = (from, running.chunk_end.clone(), 0);
+        (running.patience, running.retries) = (PATIENCE, 0);
         self.ask(state, cx)
     }
 
@@ -209,6 +214,7 @@ impl Scrub {
         running.to =
             next.filter(|next| *next < running.chunk_end).unwrap_or_else(|| running.chunk_end.clone());
         (running.from, running.tries) = (from, TRIES - 1);
+        (running.patience, running.retries) = (HELD_PATIENCE, 0);
         self.ask(state, cx)
     }
 
@@ -237,11 +243,16 @@ impl Scrub {
     /// twice as long, so that a slow device is not kept from ever answering.
     pub(crate) fn retry(&mut self, state: &mut PgState, cx: &mut Cx<'_>) -> Option<Compared> {
         let running = self.running.as_mut()?;
-        let patience =
-            if running.alone.is_some() { running.patience / HELD_IMPATIENCE } else { running.patience };
-        if running.waiting.is_empty() || cx.now.since(running.heard_at) < patience {
+        // What was changed just now does not show yet: the lists would not be of the same moment.
+        let is_early = running.waiting.is_empty() || cx.now.since(running.heard_at) < running.patience;
+        if is_early || state.view_is_stale {
             return None;
         }
+        if running.alone.is_some() && running.retries == HELD_RETRIES {
+            self.abort();
+            return Some(Compared::default());
+        }
+        running.retries += 1;
         running.patience *= 2;
         running.tries -= 1;
         self.ask(state, cx)
@@ -279,7 +290,10 @@ impl Scrub {
         if !bad.is_empty() && running.tries < TRIES {
             return self.ask(state, cx);
         }
-        let changed = |object: &HObject| state.log.has_changed(&object.to_head(), running.asked_at);
+        // Nothing changes what is held.
+        let is_held = running.alone.is_some();
+        let changed =
+            |object: &HObject| !is_held && state.log.has_changed(&object.to_head(), running.asked_at);
         let (changed, bad): (BTreeSet<HObject>, _) = bad.into_iter().partition(changed);
         running.changing.extend(changed);
         running.errors += bad.len() as u64;

@@ -158,6 +158,66 @@ fn what_changes_all_the_time_is_compared_while_its_writes_wait() {
     assert!(held > 0, "writes waited");
 }
 
+/// Writes of one object end in the order in which they came, however little of them a turn has room for while a scrub holds some of them
+/// and lets them go.
+#[test]
+fn writes_keep_their_order_when_a_scrub_lets_them_go() {
+    let mut held = 0;
+    for seed in 0..20 {
+        let mut world = World::new(seed, 1);
+        (0..3).for_each(|osd| world.disk(osd).slow = true);
+        world.run_until_idle();
+        let names = ["a", "b"];
+        for name in names {
+            world.request(0, name, write(&"before".repeat(500)));
+        }
+        world.run_until_idle();
+        let primary = world.primary();
+        let (mut steps, mut last) = (0, [None; 2]);
+        let mut newest = [b"before".to_vec(), b"before".to_vec()];
+        for _ in 0..1500 {
+            if world.pg(primary).is_some_and(|pg| !pg.is_scrubbing()) {
+                world.event(primary, Event::Scrub { deep: true, repair: false });
+            }
+            (0..3).for_each(|osd| world.disk(osd).cool_down());
+            let at = world.pick(names.len());
+            if world.chance(3) {
+                world.request(0, names[at], vec![SubOp::read(0, 100), SubOp::read(2000, 100)]);
+            } else {
+                world.request(0, names[at], vec![SubOp::write(0, Bytes::from(format!("{steps:06}")).into())]);
+                last[at] = Some(steps);
+            }
+            for _ in 0..3 {
+                world.throttle(primary).turn.begin(1);
+                world.step();
+            }
+            let waits = world.pg(primary).expect("a PG").ops_in_flight();
+            held += waits.filter(|op| op.stage == OpStage::Scrub).count();
+            steps += 1;
+            for (name, newest) in names.into_iter().zip(&mut newest) {
+                let stored =
+                    world.disk(primary).objects().get(&head(name)).map(|stored| stored.data[..6].to_vec());
+                let stored = stored.expect("it is there");
+                assert!(
+                    stored >= *newest || newest == b"before",
+                    "seed {seed}: {name}: {stored:?} behind {newest:?}"
+                );
+                *newest = stored;
+            }
+        }
+        world.throttle(primary).turn.begin(u64::MAX);
+        world.tick(Duration::from_secs(1));
+        world.run_until_idle();
+        for (name, last) in names.into_iter().zip(last) {
+            let data = &world.stored(name).expect("it is there").data;
+            let wanted = last.map_or("before".to_owned(), |last| format!("{last:06}"));
+            assert_eq!(data[..6], *wanted.as_bytes(), "seed {seed}: {name}");
+        }
+        world.assert_equal_copies();
+    }
+    assert!(held > 0, "writes waited");
+}
+
 #[test]
 fn an_object_is_copied_within_the_cluster() {
     let mut world = World::new(3, 1);

@@ -171,7 +171,7 @@ pub enum MoveError {
     },
     /// A region does not change its size where it is.
     #[error(
-        "the metadata are on {device} already, in {has_bytes} bytes, which do not change there: move them to another device, or back, and          there again with another --meta-size"
+        "the metadata are on {device} already, in {has_bytes} bytes, which do not change there: move them to another device, or back, and there again with another --meta-size"
     )]
     SizeInPlace {
         /// Where they are.
