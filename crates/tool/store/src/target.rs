@@ -41,6 +41,15 @@ enum StoppedError {
     Key(anyhow::Error),
 }
 
+impl StoppedError {
+    fn with_hint(self) -> anyhow::Error {
+        match self {
+            Self::Storage(error) => with_hint(error),
+            Self::Key(error) => error,
+        }
+    }
+}
+
 impl From<StorageError> for StoppedError {
     fn from(error: StorageError) -> Self {
         Self::Storage(error)
@@ -76,8 +85,7 @@ impl Target {
         match self.unlocked() {
             Ok(stopped) => Ok(stopped),
             Err(StoppedError::Storage(error)) if error.is_in_use() => Err(in_use(&self.shown())),
-            Err(StoppedError::Storage(error)) => Err(with_hint(error)),
-            Err(StoppedError::Key(error)) => Err(error),
+            Err(error) => Err(error.with_hint()),
         }
     }
 
@@ -100,10 +108,7 @@ impl Target {
 
     /// As [`Target::find_key`], for what opens the store itself.
     pub(crate) fn key(&self) -> Result<Option<WrappingKey>> {
-        self.find_key().map_err(|error| match error {
-            StoppedError::Storage(error) => with_hint(error),
-            StoppedError::Key(error) => error,
-        })
+        self.find_key().map_err(StoppedError::with_hint)
     }
 
     pub(crate) fn folder(&self) -> &Path {

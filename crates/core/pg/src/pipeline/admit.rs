@@ -215,10 +215,15 @@ impl Pipeline {
         if !op_ctx.is_write() || self.held.as_ref() != Some(&op_ctx.head) {
             return Some(op_ctx);
         }
+        self.set_aside(op_ctx);
+        None
+    }
+
+    /// A message whose turn has come waits among those of its object in `missing`; the next of the object has its turn meanwhile.
+    fn set_aside(&mut self, op_ctx: OpContext) {
         let head = op_ctx.head.clone();
         self.missing.entry(head.clone()).or_default().push_back(op_ctx.anew());
         self.start_next(&head);
-        None
     }
 
     /// A message whose turn has come waits until its object is recovered, and then has its turn again; the next of its object has
@@ -230,13 +235,12 @@ impl Pipeline {
         op_ctx: OpContext,
         is_unfound: bool,
     ) {
-        let head = op_ctx.head.clone();
         if op_ctx.op.session.backs_off && is_unfound {
-            self.backoffs.back_off_object(state, cx, &op_ctx.op, head.clone());
+            self.backoffs.back_off_object(state, cx, &op_ctx.op, op_ctx.head.clone());
+            self.start_next(&op_ctx.head);
         } else {
-            self.missing.entry(head.clone()).or_default().push_back(op_ctx.anew());
+            self.set_aside(op_ctx);
         }
-        self.start_next(&head);
     }
 
     /// The message takes its place among those on its object; gives it back when its turn has come already.

@@ -66,12 +66,18 @@ struct ScrubRun {
     waiting: BTreeSet<OsdId>,
     /// When a member last answered, or all were asked.
     heard_at: Stamp,
-    /// How long an answer may stay out.
-    patience: Duration,
     lists: BTreeMap<OsdId, Vec<ScrubObject>>,
     errors: u64,
     /// Objects of this copy whose omaps are large, of a deep scrub.
     large_omap: BTreeSet<HObject>,
+}
+
+impl ScrubRun {
+    /// How long an answer may stay out: twice as long each time that one did.
+    fn patience(&self) -> Duration {
+        let at_first = if self.alone.is_some() { HELD_PATIENCE } else { PATIENCE };
+        at_first.saturating_mul(2_u32.saturating_pow(self.retries))
+    }
 }
 
 /// The scrub of one PG, at its primary.
@@ -179,7 +185,6 @@ impl Scrub {
             alone: None,
             waiting: BTreeSet::new(),
             heard_at: cx.now,
-            patience: PATIENCE,
             lists: BTreeMap::new(),
             errors: 0,
             large_omap: BTreeSet::new(),
@@ -201,8 +206,8 @@ impl Scrub {
         let size = if running.deep { DEEP_CHUNK_OBJECTS } else { CHUNK_OBJECTS };
         let objects = cx.view.list(&state.spg, &from, size + 1);
         running.chunk_end = objects.get(size).cloned().unwrap_or_else(HObject::max_value);
-        (running.from, running.to, running.tries) = (from, running.chunk_end.clone(), 0);
-        (running.patience, running.retries) = (PATIENCE, 0);
+        (running.from, running.to) = (from, running.chunk_end.clone());
+        (running.tries, running.retries) = (0, 0);
         self.ask(state, cx)
     }
 
@@ -213,8 +218,8 @@ impl Scrub {
         let next = cx.view.list(&state.spg, &from, 2).into_iter().find(|object| *object > from);
         running.to =
             next.filter(|next| *next < running.chunk_end).unwrap_or_else(|| running.chunk_end.clone());
-        (running.from, running.tries) = (from, TRIES - 1);
-        (running.patience, running.retries) = (HELD_PATIENCE, 0);
+        running.from = from;
+        (running.tries, running.retries) = (TRIES - 1, 0);
         self.ask(state, cx)
     }
 
@@ -244,7 +249,7 @@ impl Scrub {
     pub(crate) fn retry(&mut self, state: &mut PgState, cx: &mut Cx<'_>) -> Option<Compared> {
         let running = self.running.as_mut()?;
         // What was changed just now does not show yet: the lists would not be of the same moment.
-        let is_early = running.waiting.is_empty() || cx.now.since(running.heard_at) < running.patience;
+        let is_early = running.waiting.is_empty() || cx.now.since(running.heard_at) < running.patience();
         if is_early || state.view_is_stale {
             return None;
         }
@@ -253,7 +258,6 @@ impl Scrub {
             return Some(Compared::default());
         }
         running.retries += 1;
-        running.patience *= 2;
         running.tries -= 1;
         self.ask(state, cx)
     }

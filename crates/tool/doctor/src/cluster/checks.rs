@@ -225,29 +225,28 @@ pub(super) fn background(facts: &Facts, report: &mut Report) {
         pgs_in(status, words).max(before)
     };
     let (recovering, scrubbing) = (pgs(&["recovering", "backfilling"]), pgs(&["scrubbing"]));
-    let mut found = Vec::new();
+    // Of both before either is among the findings.
+    let (recovery, scrub) = (beside_clients(recovering, report), beside_clients(scrubbing, report));
     if recovering > 0 {
         let bytes = status["pgmap"]["recovering_bytes_per_sec"].as_f64().unwrap_or(0.0);
-        let finding = beside_clients(recovering, report);
-        found.push(Finding {
+        report.findings.push(Finding {
             subject: "copies of objects are being made".to_owned(),
             measured: format!("{recovering} of {all} PGs, {:.1} MB/s", bytes / 1e6),
             cost: "devices and network are shared with clients until it is done; `nacre why-slow` says how long these wait".to_owned(),
             advice: "wait, or `nacre recovery target p99=...`: it then goes as fast as clients' latency allows".to_owned(),
-            explains: made_good(facts).into_iter().chain(finding.explains).collect(),
-            ..finding
+            explains: made_good(facts).into_iter().chain(recovery.explains).collect(),
+            ..recovery
         });
     }
     if scrubbing > 0 {
-        found.push(Finding {
+        report.findings.push(Finding {
             subject: "copies are being compared (scrub)".to_owned(),
             measured: format!("{scrubbing} of {all} PGs, {} of them with their data", pgs(&["deep"])),
             cost: "their devices are read beside clients' work".to_owned(),
             advice: "wait; osd_scrub_begin_hour and osd_scrub_end_hour keep it to the night".to_owned(),
-            ..beside_clients(scrubbing, report)
+            ..scrub
         });
     }
-    report.findings.append(&mut found);
 }
 
 /// OSDs that data may lie on, with how full they are in percent and their PGs.

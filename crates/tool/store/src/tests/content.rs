@@ -232,3 +232,17 @@ pub(super) fn same(one: &mut BlockStore, other: &mut BlockStore) {
     assert_eq!(one.log_entries(&PG), other.log_entries(&PG));
     assert_eq!(one.pg_meta(&PG, b""), other.pg_meta(&PG, b""));
 }
+
+/// What a store with the same content is compared with.
+pub(super) fn twin() -> Folder {
+    let folder = Folder::new("twin");
+    fill(&folder);
+    change(&folder);
+    folder
+}
+
+pub(super) fn is_twin(target: &Target, twin: &Folder) {
+    let (mut one, _) = target.look().expect("the store opens");
+    let (mut other, _) = twin.target().look().expect("the store opens");
+    same(&mut one, &mut other);
+}

@@ -1,32 +1,16 @@
 //! Log and metadata of encrypted stores moved, on devices for which files stand, and on files. Losses of power are among the tests of
 //! `daemon/osd`; tools that are killed are among those of `test/interop`.
 
-use super::content::{Folder, change, fill, same};
+use super::content::{change_at, fill_at, is_twin, twin};
 use super::devices::{META_BYTES, device, refusal};
 use super::encrypted::{Encrypted, KEY, KNOWN, is_sound, key, shown_in, spoil_keys};
 use super::moves::{Fateful, link, to};
 use super::repair_options;
 use crate::moves::carry_out;
 use crate::repair::repair;
-use crate::target::Target;
 use nacre_osd::storage::{self, MoveError, MoveTo, Moved, move_part, settle_move};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
-
-/// What the stores are compared with.
-fn twin() -> Folder {
-    let folder = Folder::new("twin");
-    fill(&folder);
-    change(&folder);
-    folder
-}
-
-fn is_twin(target: &Target, twin: &Folder) {
-    is_sound(target);
-    let (mut one, _) = target.look().expect("the store opens");
-    let (mut other, _) = twin.target().look().expect("the store opens");
-    same(&mut one, &mut other);
-}
 
 /// A store with content, and two places beside it, where nothing is yet.
 fn with_places(is_on_device: bool) -> (Encrypted, [PathBuf; 2]) {
@@ -34,8 +18,8 @@ fn with_places(is_on_device: bool) -> (Encrypted, [PathBuf; 2]) {
         true => Encrypted::on_a_device(Some(&key(KEY))),
         false => Encrypted::on_files(Some(&key(KEY))),
     };
-    super::content::fill_at(&store.target());
-    super::content::change_at(&store.target());
+    fill_at(&store.target());
+    change_at(&store.target());
     let places = match is_on_device {
         true => ["one", "two"].map(|name| device(&store.disks, name, 2 * META_BYTES)),
         false => ["one", "two"].map(|name| store.disks.path().join(name)),
@@ -68,6 +52,7 @@ fn log_and_metadata_go_to_other_places_and_back_and_nothing_shows_anywhere() {
             (Moved::Metadata, None),
         ] {
             carry_out(&store.target(), what, &place.map_or(MoveTo::Back, |place| to(place))).expect("moved");
+            is_sound(&store.target());
             is_twin(&store.target(), &twin);
         }
         let mut files = store.files.clone();
@@ -147,10 +132,13 @@ fn a_move_that_was_killed_or_finds_fault_leaves_the_store_as_it_was() {
                     |fate: &mut Fateful| move_part(store.folder.path(), Some(&secret), what, &place, fate);
                 let outcome = begun(&mut Fateful::Fault);
                 assert!(matches!(outcome, Err(MoveError::Unsound { .. })), "{outcome:?}");
+                is_sound(&store.target());
                 is_twin(&store.target(), &twin);
                 assert!(catch_unwind(AssertUnwindSafe(|| begun(&mut Fateful::Killed))).is_err());
+                is_sound(&store.target());
                 is_twin(&store.target(), &twin);
                 carry_out(&store.target(), what, &place).expect("it can be moved");
+                is_sound(&store.target());
                 is_twin(&store.target(), &twin);
             }
         }

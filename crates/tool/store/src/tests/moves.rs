@@ -1,7 +1,7 @@
 //! Log and metadata moved to other devices, for which files stand here, and to other folders. Losses of power are among the tests of
 //! `daemon/osd`; block devices, and tools that are killed, among those of `test/interop`.
 
-use super::content::{Folder, change, fill, same};
+use super::content::{Folder, change, fill, is_twin, twin};
 use super::devices::{DATA_BYTES, LOG_BYTES, META_BYTES, alone, device, is_sound, make, owner, refusal};
 use crate::moves::carry_out;
 use nacre_osd::storage::{
@@ -22,20 +22,6 @@ fn moved(folder: &Folder, what: Moved, place: &MoveTo) {
 
 fn said(folder: &Folder, what: Moved, place: &MoveTo) -> String {
     refusal(carry_out(&folder.target(), what, place))
-}
-
-/// What the store is compared with.
-fn twin() -> Folder {
-    let folder = Folder::new("twin");
-    fill(&folder);
-    change(&folder);
-    folder
-}
-
-fn is_twin(folder: &Folder, twin: &Folder) {
-    let (mut one, _) = folder.target().look().expect("the store opens");
-    let (mut other, _) = twin.target().look().expect("the store opens");
-    same(&mut one, &mut other);
 }
 
 /// Ends as a tool that was killed does, before the link changes; or finds fault.
@@ -80,13 +66,13 @@ fn log_and_metadata_go_to_other_devices_and_back() {
     moved(&folder, Moved::Log, &to(&one));
     assert_eq!(storage::label_of(&one).expect("a label").role, nacre_device::Role::Log);
     change(&folder);
-    is_twin(&folder, &twin);
+    is_twin(&folder.target(), &twin);
     let sized =
         MoveTo::Elsewhere { path: two.clone(), metadata_bytes: Some(META_BYTES + 4096), force: false };
     moved(&folder, Moved::Metadata, &sized);
     let region = storage::label_of(&two).expect("a label").region(nacre_device::RegionKind::Metadata);
     assert_eq!(region.map(|region| region.length), Some(META_BYTES + 4096));
-    is_twin(&folder, &twin);
+    is_twin(&folder.target(), &twin);
     // Said again, it is there already, and as large as it is.
     moved(&folder, Moved::Metadata, &sized);
     let larger =
@@ -97,7 +83,7 @@ fn log_and_metadata_go_to_other_devices_and_back() {
         moved(&folder, what, &MoveTo::Back);
     }
     moved(&folder, Moved::Metadata, &MoveTo::Back);
-    is_twin(&folder, &twin);
+    is_twin(&folder.target(), &twin);
     assert_eq!((link(&folder, "log"), link(&folder, "meta")), (None, None));
     for device in [&one, &two] {
         assert!(refusal(storage::label_of(device)).contains("no label of an OSD"));
@@ -125,12 +111,12 @@ fn what_was_made_apart_goes_to_other_devices_only() {
         assert_eq!(link(&folder, if what == Moved::Log { "log" } else { "meta" }), Some(next));
     }
     change(&folder);
-    is_twin(&folder, &twin);
+    is_twin(&folder.target(), &twin);
     for old in [devices.log, devices.metadata].into_iter().flatten() {
         assert!(refusal(storage::label_of(&old)).contains("no label of an OSD"));
         moved(&folder, Moved::Log, &to(&old));
     }
-    is_twin(&folder, &twin);
+    is_twin(&folder.target(), &twin);
 }
 
 #[test]
@@ -170,15 +156,15 @@ fn a_move_that_was_killed_or_finds_fault_leaves_the_store_as_it_was() {
     for what in [Moved::Log, Moved::Metadata] {
         for place in [to(&one), to(&two), MoveTo::Back] {
             faulty(&folder, what, &place);
-            is_twin(&folder, &twin);
+            is_twin(&folder.target(), &twin);
             killed(&folder, what, &place);
             is_sound(&folder);
-            is_twin(&folder, &twin);
+            is_twin(&folder.target(), &twin);
             let settled = settle_move(folder.path(), None).expect("can be undone").expect("was interrupted");
             assert!(!settled.is_done && settled.what == what, "{settled:?}");
             killed(&folder, what, &place);
             moved(&folder, what, &place);
-            is_twin(&folder, &twin);
+            is_twin(&folder.target(), &twin);
         }
     }
     for device in [one, two] {
@@ -224,9 +210,9 @@ fn parts_of_a_store_in_files_go_to_other_folders_and_back() {
             let target = place.map_or(MoveTo::Back, |place| to(place));
             faulty(&folder, what, &target);
             killed(&folder, what, &target);
-            is_twin(&folder, &twin);
+            is_twin(&folder.target(), &twin);
             moved_and_there(&folder, what, &target);
-            is_twin(&folder, &twin);
+            is_twin(&folder.target(), &twin);
             for name in names {
                 let wanted = place.map(|place| place.join(format!("{owner}.{name}")));
                 assert_eq!(link(&folder, name), wanted, "{name}");
@@ -250,7 +236,7 @@ fn parts_of_a_store_in_files_go_to_other_folders_and_back() {
     std::fs::create_dir_all(&fast).expect("made");
     std::fs::write(fast.join(format!("{owner}.log")), "somebody else's").expect("writable");
     assert!(said(&folder, Moved::Log, &to(&fast)).contains("belongs to another store"));
-    is_twin(&folder, &twin);
+    is_twin(&folder.target(), &twin);
 }
 
 /// Through the tool, which ends what was interrupted first.
