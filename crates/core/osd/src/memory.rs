@@ -21,6 +21,11 @@ use std::time::Duration;
 const CLIENT_DIVISOR: u64 = 8;
 /// Part of it that the changes of one message, or its answer, may take.
 const TRANSACTION_DIVISOR: u64 = 4;
+/// Whatever the memory, a message may be as long as the longest of a metadata server, which writes a directory in pieces of 10 MiB
+/// (`mds_dir_max_commit_size`).
+const MESSAGE_BYTES_MIN: u64 = 12 << 20;
+/// Copies that could be under way with what they have in memory, if clients asked for nothing else.
+const COPIES: u64 = 16;
 /// Pages of omap that fit what clients have.
 const OMAP_PAGES: u64 = 16;
 /// Part of it for frames of clients of which some has come.
@@ -36,11 +41,13 @@ const POOL_BYTES_MAX: u64 = 32 << 20;
 const LOG_DIVISOR: u64 = 8;
 /// What an entry of a log takes in memory, with its object's name and its request: 320 bytes, seen with names of 20.
 const LOG_ENTRY_BYTES: u64 = 320;
-/// A log has so many entries whatever the memory. A client's request that comes again is known by them: they must be more than clients can
-/// have under way (`osd_client_message_cap`), by far.
-const LOG_ENTRIES_MIN: u64 = 1000;
-/// A log's entries may be so long together whatever the memory.
-const LOG_BYTES_MIN: u64 = 2 << 20;
+/// A log has so many entries whatever the memory: a client's request that comes again is known by them, and is done twice otherwise. As many
+/// as Ceph remembers (`osd_pg_log_dups_tracked`).
+const LOG_ENTRIES_MIN: u64 = 3000;
+/// A log's entries may be so long together whatever the memory: it is trimmed from half of that on, down to three eighths, which hold
+/// [`LOG_ENTRIES_MIN`] with names of 1,100 bytes (a bucket's objects have 1,024 at most).
+const LOG_BYTES_MIN: u64 = 12 << 20;
+const _: () = assert!(LOG_BYTES_MIN / 8 * 3 >= LOG_ENTRIES_MIN * (LOG_ENTRY_BYTES + 1100));
 
 /// Shares of a memory target, in bytes. What no plan is made for has no bounds but the program's own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -78,10 +85,11 @@ impl MemoryPlan {
         self.part(CLIENT_DIVISOR, u64::MAX)
     }
 
-    /// Longest data of a client's message: all of [`MemoryPlan::client_bytes`], where that is less than what any OSD takes.
+    /// Longest data of a client's message: all of [`MemoryPlan::client_bytes`], where that is less than what any OSD takes, but as much as a
+    /// metadata server needs.
     #[must_use]
     pub fn message_bytes_max(self) -> u64 {
-        self.part(CLIENT_DIVISOR, CLIENT_INPUT_BYTES_MAX as u64)
+        self.part(CLIENT_DIVISOR, CLIENT_INPUT_BYTES_MAX as u64).max(MESSAGE_BYTES_MIN)
     }
 
     /// Longest that a message's changes may be, and its answer.
@@ -94,6 +102,12 @@ impl MemoryPlan {
     #[must_use]
     pub fn omap_bytes_max(self) -> u64 {
         self.client_bytes() / OMAP_PAGES
+    }
+
+    /// Bytes of the source of a copy that are in memory, beside the part that comes.
+    #[must_use]
+    pub fn copied_bytes(self) -> u64 {
+        self.client_bytes() / COPIES
     }
 
     /// Frames of clients of which some has come.
@@ -241,18 +255,20 @@ mod tests {
         assert_eq!(parts(plan(1024)), [128, 64, 128, 32]);
         assert_eq!(parts(plan(16 << 10)), [2048, 256, 512, 32]);
         assert_eq!(parts(MemoryPlan::new(None))[1..], [256, 512, 32]);
-        assert_eq!([256, 1024].map(|mib| plan(mib).message_bytes_max() / MIB), [32, 90]);
+        assert_eq!([64, 256, 1024].map(|mib| plan(mib).message_bytes_max() / MIB), [12, 32, 90]);
+        assert_eq!([256, 1024].map(|mib| plan(mib).copied_bytes() / MIB), [2, 8]);
     }
 
     #[test]
-    fn logs_are_shorter_where_there_are_many_pgs_but_never_too_short() {
+    fn logs_are_shorter_where_there_are_many_pgs_but_requests_are_remembered_as_in_ceph() {
         let usual = LogShare { entries: 3000, entries_max: 10_000, bytes_max: 32 * MIB };
         let share = |mib: u64, pgs| MemoryPlan::new(Some(mib * MIB)).log_share(pgs, usual);
         assert_eq!(share(1024, 0), usual);
         let many = share(1024, 200);
-        assert_eq!((many.entries, many.entries_max), (2097, 4194));
-        let crowded = share(256, 1000);
-        assert_eq!((crowded.entries, crowded.entries_max, crowded.bytes_max), (1000, 2000, 2 * MIB));
+        assert_eq!((many.entries, many.entries_max, many.bytes_max), (3000, 6000, 12 * MIB));
+        let some = share(1024, 100);
+        assert_eq!((some.entries, some.entries_max), (3000, 8388));
+        assert_eq!(share(256, 1000), many, "however little memory there is");
         assert_eq!(MemoryPlan::new(None).log_share(1000, usual), usual);
     }
 

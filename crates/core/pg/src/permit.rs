@@ -62,14 +62,18 @@ pub struct Permit {
 }
 
 impl Permit {
+    /// Bytes that it counts for.
+    #[must_use]
+    pub const fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     /// Messages that are under way in the budget that it was taken from, itself included.
     #[must_use]
     pub fn held_messages(&self) -> usize {
         self.budget.as_ref().map_or(0, Budget::held_messages)
     }
-}
 
-impl Permit {
     /// Counts so many bytes more until it is dropped: what the message will come to take.
     pub fn grow(&mut self, bytes: usize) {
         if let Some(budget) = &self.budget {

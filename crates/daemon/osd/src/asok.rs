@@ -165,6 +165,7 @@ pub(crate) fn perf_dump(pg_driver: &PgDriver, net: &ShardNet, cpu: CpuTimes) -> 
         "osd-intake": intake(&net.messenger.intake()),
         "osd-outbox": {
             "client_bytes": net.messenger.unsent_client_bytes(),
+            "shared_bytes": net.messenger.shared_unsent_bytes(),
             "waiting": pg_driver.awaiting_memory.count(),
             "waits": pg_driver.awaiting_memory.waits(),
         },

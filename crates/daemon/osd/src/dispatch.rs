@@ -8,6 +8,7 @@
 //!
 //! What is for the shard as a whole comes back as a [`ShardAction`].
 
+use crate::awaiting_memory::{Room, Waiting};
 use crate::bill::Work;
 use crate::connections::Connections;
 use crate::control::OsdControl;
@@ -22,7 +23,7 @@ use nacre_msg::{BillClass, Command, Message, OsdForceRecovery, RawMessage, backo
 use nacre_msgr::{DATA_BYTES_MAX, Event as ConnEvent};
 use nacre_options::Values;
 use nacre_osd_core::MapSource;
-use nacre_pg::{ClientOp, Event, Permit, PgCreateInfo, RecoveryKind, Session, expected_bytes};
+use nacre_pg::{ClientOp, Event, Permit, PgCreateInfo, RecoveryKind, Session, SessionId, expected_bytes};
 use nacre_service::{ConnId, Incoming};
 use nacre_txn::StoreToken;
 use nacre_types::{OsdId, SpgId};
@@ -132,29 +133,26 @@ impl Dispatch<'_> {
                 let spg = SpgId::replicated(op.spg.pg); // clients name the primary's place; copies have none
                 let bytes = expected_bytes(&op, pgs.pgs.message_limits());
                 let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
-                let awaiting = &pgs.awaiting_memory;
-                let (id, own) = (session.id, awaiting.count_of(session.id));
+                let (awaiting, id) = (&pgs.awaiting_memory, session.id);
                 // It has its permit already.
-                let waiting = (awaiting.count() + 1, own + 1);
-                let waits = own > 0 || !cx.net.sessions.has_room(id, bytes, waiting, &cx.net.messenger);
-                let waiting = pgs.awaiting_memory.count() + usize::from(waits);
+                let counts = awaiting.counts_with(id, permit.bytes());
+                let room = cx.net.sessions.room(id, bytes, counts, &cx.net.messenger);
+                let waits = room != Room::There || awaiting.holds(id) || awaiting.is_reserved();
+                let waiting = awaiting.count() + usize::from(waits);
                 cx.net.sessions.throttle(conn, &permit, (waits, waiting), &mut cx.net.messenger);
                 let op = client_op(session, tid, Box::new(op), cx.now, permit);
                 pgs.counters.ops += 1;
                 pgs.counters.op_in_bytes += op.trace.input_bytes;
                 match waits {
-                    true => pgs.awaiting_memory.push(spg, op, bytes),
+                    true => pgs.awaiting_memory.push(spg, op, bytes, room),
                     false => self.client_op(spg, op, bytes),
                 }
             }
             Ok(Message::OsdBackoff(backoff)) if backoff.op == backoff_op::ACK_BLOCK => {
                 let (spg, session, id) = (SpgId::replicated(backoff.spg.pg), session.id, backoff.id);
-                match cx.net.router.shard_of(&spg) {
-                    // At once: what the client sends behind it must not come first, or would be dropped as held.
-                    shard if shard == cx.net.router.me => {
-                        pgs.deliver(cx, spg, Event::BackoffAck { session, id });
-                    }
-                    shard => cx.net.router.send(shard, ShardMsg::BackoffAck { spg, session, id }),
+                // What the client sent before it is held and would be taken if it came later.
+                if !pgs.awaiting_memory.push_ack(session, spg, id) {
+                    self.backoff_ack(session, spg, id);
                 }
             }
             Ok(Message::Command(command)) => {
@@ -183,14 +181,25 @@ impl Dispatch<'_> {
         }
     }
 
+    /// A client holds its messages, as it was asked to.
+    fn backoff_ack(&mut self, session: SessionId, spg: SpgId, id: u64) {
+        let LentParts { pgs, cx, .. } = &mut self.parts;
+        match cx.net.router.shard_of(&spg) {
+            // At once: what the client sends behind it must not come first, or would be dropped as held.
+            shard if shard == cx.net.router.me => pgs.deliver(cx, spg, Event::BackoffAck { session, id }),
+            shard => cx.net.router.send(shard, ShardMsg::BackoffAck { spg, session, id }),
+        }
+    }
+
     /// Messages that waited for memory go on, as far as there is some.
     pub(crate) fn admit_waiting(&mut self) {
         loop {
             let LentParts { pgs, cx, .. } = &mut self.parts;
-            let (sessions, messenger) = (&cx.net.sessions, &cx.net.messenger);
-            let has_room = |session, bytes, waiting| sessions.has_room(session, bytes, waiting, messenger);
-            let Some((spg, op, bytes)) = pgs.awaiting_memory.next(has_room) else { return };
-            self.client_op(spg, op, bytes);
+            match cx.net.next_with_room(&mut pgs.awaiting_memory) {
+                Some((_, Waiting::Op { spg, op, bytes })) => self.client_op(spg, op, bytes),
+                Some((session, Waiting::BackoffAck { spg, id })) => self.backoff_ack(session, spg, id),
+                None => return,
+            }
         }
     }
 

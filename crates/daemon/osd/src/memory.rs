@@ -50,6 +50,7 @@ pub(crate) fn message_limits(target: Option<MemoryTarget>) -> MessageLimits {
         transaction_bytes: usual.transaction_bytes.min(bytes(plan.transaction_bytes_max())),
         reply_bytes: usual.reply_bytes.min(plan.transaction_bytes_max()),
         omap_bytes: usual.omap_bytes.min(bytes(plan.omap_bytes_max())),
+        copied_bytes: usual.copied_bytes.min(bytes(plan.copied_bytes())),
     }
 }
 
@@ -135,7 +136,7 @@ impl Memory {
             "process_bytes": self.process_bytes,
             "clean_bytes_max": tuner.map_or(0, MemoryTuner::clean_bytes),
             "given_back": tuner.map_or(0, MemoryTuner::given_back_count),
-            "pg_log_entries": self.log_limits.1.target,
+            "pg_log_entries_max": self.log_limits.1.max,
         })
     }
 }
@@ -168,7 +169,8 @@ mod tests {
         let mut memory = memory(256 * MIB);
         assert_eq!(memory.logs_for(1), None, "as usual");
         let many = memory.logs_for(500).expect("shorter");
-        assert!(many.target < LogLimits::default().target && many.target + many.trim_min < many.max);
+        assert_eq!(many.target, LogLimits::default().target, "as many requests are remembered");
+        assert!(many.target + many.trim_min < many.max && many.max < LogLimits::default().max);
         assert_eq!(memory.logs_for(500), None);
         assert_eq!(memory.logs_for(1), Some(LogLimits::default()));
     }
@@ -176,10 +178,11 @@ mod tests {
     #[test]
     fn messages_are_bounded_by_small_targets_only() {
         let limits = |mib: u64| message_limits(Some(MemoryTarget { bytes: mib * MIB, process_bytes: 0 }));
-        assert_eq!(limits(1024), MessageLimits::default());
+        assert_eq!(limits(2048), MessageLimits::default());
+        assert_eq!(limits(1024).input_bytes, MessageLimits::default().input_bytes);
         assert_eq!(message_limits(None), MessageLimits::default());
         let small = limits(256);
-        assert_eq!((small.input_bytes, small.omap_bytes), (32 << 20, 2 << 20));
+        assert_eq!((small.input_bytes, small.omap_bytes, small.copied_bytes), (32 << 20, 2 << 20, 2 << 20));
         assert_eq!((small.transaction_bytes, small.reply_bytes), (64 << 20, 64 << 20));
     }
 }

@@ -17,8 +17,10 @@ use std::time::Duration;
 
 /// PGs get a tick this often.
 const TICK_INTERVAL: Duration = Duration::from_secs(1);
-/// A client that has taken nothing of what waits for it for so long loses its connection, while others wait for memory.
+/// A client that has taken next to nothing of what waits for it for so long loses its connection, while others wait for memory.
 const UNREAD_AFTER: Duration = Duration::from_secs(60);
+/// A tick that is so late says that this thread did nothing for a while: clients could take nothing.
+const STALLED_AFTER: Duration = Duration::from_secs(5);
 /// PGs that were led here and are not, whose counts are remembered at least.
 const FORMER_PGS_MAX: usize = 1024;
 /// Changes of the PGs are reported to OSD control at most this often.
@@ -28,6 +30,8 @@ const REPORT_INTERVAL: Duration = Duration::from_millis(500);
 #[derive(Debug)]
 pub(crate) struct Periodic {
     tick_at: Stamp,
+    /// When the last tick was.
+    ticked_at: Stamp,
     report_at: Stamp,
     slow_ops_warned_at: Stamp,
     /// What [`crate::tracker::Tracker::commits`] was at the last report.
@@ -62,6 +66,7 @@ impl Periodic {
     pub(crate) fn new(now: Stamp) -> Self {
         Self {
             tick_at: now,
+            ticked_at: now,
             report_at: now,
             slow_ops_warned_at: now,
             commits_told: (0, 0),
@@ -91,11 +96,30 @@ impl Periodic {
         }
         probe_device(pgs, cx.options);
         pgs.idle_trim.trim(cx.now, pgs.store.as_mut(), give_back_memory);
+        self.end_unread(pgs, cx);
         keep_memory_target(pgs, cx, give_back_memory);
         pgs.tracker.expire(cx.now);
         let limit = cx.options.seconds("osd_op_complaint_time");
         if cx.now >= self.slow_ops_warned_at && asok::warn_slow_ops(pgs, limit, cx.now) {
             self.slow_ops_warned_at = cx.now + asok::SLOW_OPS_INTERVAL;
+        }
+    }
+
+    /// Hangs up on clients that take their answers too slowly, while others wait for the memory.
+    fn end_unread(&mut self, pgs: &PgDriver, cx: &mut ShardCx<'_>) {
+        let stalled = cx.now.since(self.ticked_at);
+        self.ticked_at = cx.now;
+        let messenger = &mut cx.net.messenger;
+        // All clients that are not read wait for what some do not take: none of them has a message here that waits.
+        let others_wait = !pgs.awaiting_memory.is_empty() || cx.net.sessions.has_paused();
+        match unread(stalled, others_wait) {
+            Unread::Excused => messenger.excuse_unread(cx.now),
+            Unread::Ends => {
+                // What sockets take now was not refused.
+                messenger.flush();
+                messenger.end_unread(cx.now, UNREAD_AFTER);
+            }
+            Unread::Waits => (),
         }
     }
 
@@ -147,20 +171,29 @@ impl Periodic {
     }
 }
 
+/// What becomes of clients that take their answers too slowly.
+#[derive(Debug, PartialEq, Eq)]
+enum Unread {
+    /// It was not their fault: they have their time again.
+    Excused,
+    /// They are hung up on.
+    Ends,
+    /// Nobody needs the memory.
+    Waits,
+}
+
+fn unread(stalled: Duration, others_wait: bool) -> Unread {
+    match others_wait {
+        _ if stalled >= STALLED_AFTER => Unread::Excused,
+        true => Unread::Ends,
+        false => Unread::Waits,
+    }
+}
+
 /// Looks at the process's memory: what is above the target goes back to the system, or is taken from what can be read again.
 fn keep_memory_target(pgs: &mut PgDriver, cx: &mut ShardCx<'_>, give_back_memory: fn()) {
     if let Some(limits) = pgs.memory.logs_for(pgs.pgs.len()) {
         pgs.pgs.set_log_limits(limits);
-    }
-    if !pgs.awaiting_memory.is_empty() {
-        let (osd, ended) = (pgs.osd, cx.net.messenger.end_unread(cx.now, UNREAD_AFTER));
-        if ended > 0 {
-            tracing::warn!(
-                osd,
-                ended,
-                "clients took no answers while others waited for memory: they are hung up on"
-            );
-        }
     }
     let Some(process_bytes) = cx.clock.process_memory() else { return };
     if pgs.memory.look(cx.now, process_bytes, pgs.store.as_mut()) {
@@ -226,6 +259,16 @@ mod tests {
         recovered.count(&many);
         recovered.count(&[]);
         assert!(recovered.of_pgs.len() <= FORMER_PGS_MAX);
+    }
+
+    #[test]
+    fn slow_clients_are_hung_up_on_while_others_wait_and_not_for_a_thread_that_stood_still() {
+        let usual = TICK_INTERVAL + Duration::from_millis(100);
+        assert_eq!([unread(usual, true), unread(usual, false)], [Unread::Ends, Unread::Waits]);
+        assert_eq!(
+            [unread(UNREAD_AFTER, true), unread(UNREAD_AFTER, false)],
+            [Unread::Excused, Unread::Excused]
+        );
     }
 
     #[test]

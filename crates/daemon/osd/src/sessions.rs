@@ -1,7 +1,7 @@
 //! [`Sessions`]: the connections that came in on a shard (handshakes under way, clients, other OSDs), and which clients are not read
 //! because they have too much under way.
 
-use crate::awaiting_memory::AwaitingMemory;
+use crate::awaiting_memory::{AwaitingMemory, Counts, Room};
 use crate::shard_msg::session_id;
 use nacre_auth::{
     AuthMethod, CapsError, ChangedCaps, Identity, Offer, OsdCaps, ServiceAuthContext, ServiceServer, Step,
@@ -81,6 +81,13 @@ pub(crate) struct Limits {
 /// to others.
 const CLIENT_SHARE: usize = 4;
 
+impl Limits {
+    /// Bytes of one client's share.
+    pub(crate) const fn share(&self) -> usize {
+        self.bytes / CLIENT_SHARE
+    }
+}
+
 impl Default for Limits {
     fn default() -> Self {
         Self { messages: usize::MAX, bytes: usize::MAX }
@@ -105,9 +112,10 @@ impl Sessions {
         }
     }
 
-    /// Sets how much of all clients may be under way.
-    pub(crate) fn set_limits(&mut self, limits: Limits) {
+    /// Sets how much of all clients may be under way, and how much of what each leaves lying counts for others.
+    pub(crate) fn set_limits(&mut self, limits: Limits, messenger: &mut Messenger) {
         self.limits = limits;
+        messenger.share_unsent(limits.share());
     }
 
     pub(crate) fn conn(&self, session: SessionId) -> Option<ConnId> {
@@ -255,29 +263,46 @@ impl Sessions {
         inbound_peer
     }
 
-    /// Whether a message of a client may come to take so many `bytes` more, where as many messages wait for that as `waiting` says, of all
-    /// and of this client. One may always where there is nothing else, of all or of the client.
-    pub(crate) fn has_room(
+    /// Whether a message of a client may come to take so many `bytes` more, where as many messages wait for that as `waiting` says. One may
+    /// always where there is nothing else, of all or of the client; and none has to wait until there is nothing else, however long it is,
+    /// since something is always under way somewhere.
+    pub(crate) fn room(
         &self,
         session: SessionId,
         bytes: usize,
-        waiting: (usize, usize),
+        waiting: Counts,
         messenger: &Messenger,
-    ) -> bool {
-        let max = self.limits.bytes;
-        let fits = |budget: &Budget, unsent: usize, waiting: usize, max: usize| {
-            let is_alone = unsent == 0 && budget.held_messages() <= waiting;
-            is_alone || budget.held_bytes().saturating_add(unsent).saturating_add(bytes) <= max
+    ) -> Room {
+        let (max, share) = (self.limits.bytes, self.limits.share());
+        let fits = |held: usize, unsent: usize, max: usize| {
+            held.saturating_add(unsent).saturating_add(bytes.min(max / 2)) <= max
         };
         let own = self.conns.get(&session).and_then(|conn| Some((*conn, self.inbound_peers.get(conn)?)));
-        let own_fits = match own {
-            // What only brings data has its memory already.
-            Some((conn, InboundPeer::Client(_, budget))) if bytes > 0 => {
-                fits(budget, messenger.queued_bytes(conn), waiting.1, max / CLIENT_SHARE)
+        // What only brings data has its memory already.
+        if let Some((conn, InboundPeer::Client(_, budget))) = own
+            && bytes > 0
+        {
+            let unsent = messenger.queued_bytes(conn);
+            let is_alone = unsent == 0 && budget.held_messages() <= waiting.own;
+            if !is_alone && !fits(budget.held_bytes().saturating_sub(waiting.own_bytes), unsent, share) {
+                return Room::NotForClient;
             }
-            _ => true,
-        };
-        own_fits && fits(&self.budget, messenger.unsent_client_bytes(), waiting.0, max)
+        }
+        // Of what one client leaves lying only its share counts, but for a message that takes more than such a share itself.
+        let unsent = messenger.unsent_client_bytes();
+        let is_alone = self.budget.held_messages() <= waiting.all && (bytes == 0 || unsent <= max / 2);
+        let unsent = if bytes > share { unsent } else { messenger.shared_unsent_bytes() };
+        if is_alone || fits(self.budget.held_bytes(), unsent, max) { Room::There } else { Room::NotForAll }
+    }
+
+    /// Whether messages that waited for memory may go on, as far as their number is concerned; so many wait.
+    pub(crate) fn takes_more(&self, waiting: usize) -> bool {
+        self.budget.held_messages().saturating_sub(waiting) < self.limits.messages
+    }
+
+    /// Whether clients are not read because too much is under way or was not taken.
+    pub(crate) fn has_paused(&self) -> bool {
+        !self.paused.is_empty()
     }
 
     /// A client's message came and holds `permit`: stops reading the client if it has too much under way, and all of them if they
@@ -295,7 +320,7 @@ impl Sessions {
         }
         let under_way = self.budget.held_messages().saturating_sub(waiting);
         let many = under_way >= self.limits.messages || waiting >= WAITING_MAX;
-        let held = self.budget.held_bytes().saturating_add(messenger.unsent_client_bytes());
+        let held = self.budget.held_bytes().saturating_add(messenger.shared_unsent_bytes());
         let large = held > self.limits.bytes;
         if many || large {
             self.last = conn;
@@ -334,13 +359,13 @@ impl Sessions {
         // With some room again, or the sockets would be taken out of the poll and put back for each message. Of memory less: three clients
         // that do not take their answers hold three quarters of it.
         let under_way = self.budget.held_messages().saturating_sub(awaiting.count());
-        let held = self.budget.held_bytes().saturating_add(messenger.unsent_client_bytes());
+        let held = self.budget.held_bytes().saturating_add(messenger.shared_unsent_bytes());
         let has_room = |held: usize, max: usize, part: usize| held <= max - max.div_ceil(part);
         if !has_room(under_way, self.limits.messages, 4) || !has_room(held, self.limits.bytes, 16) {
             return;
         }
         let busy = |session: &Session, budget: &Budget| {
-            budget.held_messages() > CLIENT_OPS_MAX / 2 || awaiting.count_of(session.id) > 0
+            budget.held_messages() > CLIENT_OPS_MAX / 2 || awaiting.holds(session.id)
         };
         let behind = self.paused.range((Bound::Excluded(self.last), Bound::Unbounded));
         let in_turn: Vec<ConnId> = behind.chain(self.paused.range(..=self.last)).copied().collect();
@@ -426,7 +451,7 @@ mod tests {
             [Limits { messages: 8, ..Limits::default() }, Limits { bytes: 799, ..Limits::default() }]
         {
             let (mut sessions, mut messenger) = (sessions(), messenger());
-            sessions.set_limits(limits);
+            sessions.set_limits(limits, &mut messenger);
             let mut held = take(&mut sessions, ConnId(1), 7, &mut messenger);
             assert!(sessions.paused.is_empty(), "{limits:?}");
             held.extend(take(&mut sessions, ConnId(2), 1, &mut messenger));
@@ -440,7 +465,7 @@ mod tests {
     #[test]
     fn a_client_whose_message_waits_for_memory_is_not_read_and_others_are() {
         let (mut sessions, mut messenger) = (sessions(), messenger());
-        sessions.set_limits(Limits { messages: 4, ..Limits::default() });
+        sessions.set_limits(Limits { messages: 4, ..Limits::default() }, &mut messenger);
         let held = take(&mut sessions, ConnId(1), 3, &mut messenger);
         sessions.throttle(ConnId(1), &held[2], (true, 3), &mut messenger);
         assert_eq!(Vec::from_iter(&sessions.paused), [&ConnId(1)]);
@@ -457,22 +482,55 @@ mod tests {
     #[test]
     fn one_client_that_asks_for_much_leaves_room_to_others() {
         let (mut sessions, mut messenger) = (sessions(), messenger());
-        sessions.set_limits(Limits { bytes: 4000, ..Limits::default() });
-        assert!(
-            sessions.has_room(SessionId(1), 1 << 30, (0, 0), &messenger),
-            "whatever it is, where there is nothing else"
-        );
-        let mut held = take(&mut sessions, ConnId(1), 1, &mut messenger);
-        let first = |sessions: &Sessions, bytes| sessions.has_room(SessionId(1), bytes, (0, 0), &messenger);
+        sessions.set_limits(Limits { bytes: 4000, ..Limits::default() }, &mut messenger);
+        let none = Counts::default();
+        let room =
+            |sessions: &Sessions, client, bytes| sessions.room(SessionId(client), bytes, none, &messenger);
+        assert_eq!(room(&sessions, 1, 1 << 30), Room::There, "whatever it is, where there is nothing else");
+        let mut held = take(&mut sessions, ConnId(1), 1, &mut self::messenger());
         held[0].grow(700);
-        assert!(first(&sessions, 200) && !first(&sessions, 201), "its share");
-        assert!(sessions.has_room(SessionId(2), 3200, (0, 0), &messenger));
-        assert!(!sessions.has_room(SessionId(2), 3201, (0, 0), &messenger), "what all may have");
-        assert!(sessions.has_room(SessionId(2), 5000, (1, 0), &messenger), "those that wait hold nothing up");
-        assert!(first(&sessions, 0));
-        held.extend(take(&mut sessions, ConnId(2), 33, &mut messenger));
-        let data = sessions.has_room(SessionId(1), 0, (0, 0), &messenger);
-        assert!(!data, "nor does data get through where there is too much");
+        assert_eq!([room(&sessions, 1, 200), room(&sessions, 1, 201)], [Room::There, Room::NotForClient]);
+        assert_eq!(room(&sessions, 1, 0), Room::There);
+        held[0].grow(1200);
+        assert_eq!(room(&sessions, 2, 1 << 30), Room::There, "a long one has not to be alone");
+        held[0].grow(1);
+        assert_eq!([room(&sessions, 2, 1999), room(&sessions, 2, 2000)], [Room::There, Room::NotForAll]);
+        let waits = Counts { all: 1, ..none };
+        assert_eq!(
+            sessions.room(SessionId(2), 5000, waits, &messenger),
+            Room::There,
+            "those that wait hold nothing up"
+        );
+        held.extend(take(&mut sessions, ConnId(2), 20, &mut self::messenger()));
+        assert_eq!(
+            room(&sessions, 1, 0),
+            Room::NotForAll,
+            "nor does data get through where there is too much"
+        );
+    }
+
+    /// A notification's acknowledgement may wait behind a read, and the notification for its acknowledgement.
+    #[test]
+    fn what_a_client_has_under_way_for_long_does_not_hold_up_all_else_that_it_asks_for() {
+        let (mut sessions, mut messenger) = (sessions(), messenger());
+        sessions.set_limits(Limits { bytes: 4000, ..Limits::default() }, &mut messenger);
+        let notify = take(&mut sessions, ConnId(1), 1, &mut messenger);
+        // A read waits, and behind it writes that have come already.
+        let waiting = take(&mut sessions, ConnId(1), 10, &mut messenger);
+        let counts = Counts { all: 10, own: 10, own_bytes: 1000 };
+        assert_eq!(sessions.room(SessionId(1), 1 << 30, counts, &messenger), Room::There);
+        drop((notify, waiting));
+    }
+
+    #[test]
+    fn messages_that_waited_for_memory_keep_to_their_number() {
+        let (mut sessions, mut messenger) = (sessions(), messenger());
+        sessions.set_limits(Limits { messages: 4, ..Limits::default() }, &mut messenger);
+        let mut held = take(&mut sessions, ConnId(1), 6, &mut messenger);
+        assert!(sessions.takes_more(3) && !sessions.takes_more(2));
+        held.truncate(5);
+        assert!(sessions.takes_more(2));
+        assert!(sessions.has_paused());
     }
 
     /// Other rights make another session: what came before must count all the same.

@@ -1,6 +1,7 @@
 //! [`ShardNet`]: the connections of a shard and the ways out of it: to clients, to other OSDs, to the other shards.
 
 use crate::admin_sessions::AdminSessions;
+use crate::awaiting_memory::{AwaitingMemory, Waiting};
 use crate::peer_links::PeerLinks;
 use crate::sessions::{Limits, Sessions};
 use crate::shard_msg::{ShardMsg, ShardRouter, session_id};
@@ -74,6 +75,20 @@ impl ShardNet {
         }
     }
 
+    /// What of clients' messages that wait for memory goes on next.
+    pub(crate) fn next_with_room(&self, awaiting: &mut AwaitingMemory) -> Option<(SessionId, Waiting)> {
+        if awaiting.is_empty() || !self.sessions.takes_more(awaiting.count()) {
+            return None;
+        }
+        awaiting.next(|session, bytes, counts| self.sessions.room(session, bytes, counts, &self.messenger))
+    }
+
+    /// Whether there is something that [`ShardNet::next_with_room`] would yield.
+    pub(crate) fn has_room_for_next(&self, awaiting: &AwaitingMemory) -> bool {
+        let room = |session, bytes, counts| self.sessions.room(session, bytes, counts, &self.messenger);
+        !awaiting.is_empty() && self.sessions.takes_more(awaiting.count()) && awaiting.has_next(room)
+    }
+
     /// Hands a client the maps behind `since`.
     pub(crate) fn push_maps(&mut self, session: SessionId, since: Epoch) {
         let message = Message::from(self.maps.message_since(since)).encode(0);
@@ -123,7 +138,8 @@ impl ShardNet {
         // 0 means no limit.
         let limit = |name| Some(options.count(name)).filter(|limit| *limit > 0).unwrap_or(usize::MAX);
         let (messages, bytes) = (limit("osd_client_message_cap"), limit("osd_client_message_size_cap"));
-        self.sessions.set_limits(Limits { messages, bytes: bytes.min(client_bytes_max) });
+        let limits = Limits { messages, bytes: bytes.min(client_bytes_max) };
+        self.sessions.set_limits(limits, &mut self.messenger);
     }
 
     fn garbled(&mut self, mut message: RawMessage) -> RawMessage {

@@ -91,8 +91,9 @@ impl Shard {
         let wakes = is_broken || !self.pg_driver.pgs.wait_for_peers();
         self.pg_driver.store.set_wakeups(wakes);
         self.net.router.retry();
-        self.net.sessions.unthrottle(&self.pg_driver.awaiting_memory, &mut self.net.messenger);
+        // What the sockets take now makes room.
         self.net.messenger.flush();
+        self.net.sessions.unthrottle(&self.pg_driver.awaiting_memory, &mut self.net.messenger);
         self.pg_driver.bill.turn_ended(self.now, || self.clock.thread_cpu_ns());
         Ok(())
     }
@@ -112,10 +113,7 @@ impl Shard {
 
     /// Whether a turn is due although nothing happens.
     fn has_work(&self) -> bool {
-        let (awaiting, net) = (&self.pg_driver.awaiting_memory, &self.net);
-        let has_room =
-            |session, bytes, waiting| net.sessions.has_room(session, bytes, waiting, &net.messenger);
-        self.pg_driver.has_work() || (!awaiting.is_empty() && awaiting.has_next(has_room))
+        self.pg_driver.has_work() || self.net.has_room_for_next(&self.pg_driver.awaiting_memory)
     }
 
     fn note_load(&mut self, events: usize) {

@@ -12,7 +12,7 @@ mod intake;
 mod outbox;
 
 use away::AwaySessions;
-use conn::{Conn, Ending, Unsent, read_some};
+use conn::{Conn, Ending, read_some};
 use half_open::HalfOpen;
 pub use incoming::{ConnId, Incoming};
 use intake::{FREE_FRAME_BYTES, Intake};
@@ -22,7 +22,7 @@ use nacre_msgr::{
     Config, Connection, Event, Fault, Opening, RawMessage, Session, SessionAnswer, Target, Workspace,
 };
 use nacre_types::{AddrVec, AuthName, EntityKind, Entropy, Stamp, UTime};
-use outbox::Outbox;
+use outbox::{Outbox, Unsent};
 use slab::Slab;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::{self, ErrorKind};
@@ -200,9 +200,9 @@ impl Messenger {
     /// Queues `message`; false when the connection is gone or takes no more, and then it is closed.
     pub fn send(&mut self, id: ConnId, message: RawMessage) -> bool {
         let Some(conn) = self.conns.get_mut(id.slot()).filter(|conn| conn.id == id) else { return false };
-        conn.connection.lend(&mut self.workspace);
+        conn.connection.lend_to_send(&mut self.workspace);
         let sent = conn.connection.send(message);
-        conn.connection.give_back(&mut self.workspace);
+        conn.connection.give_back_sent(&mut self.workspace);
         self.outbox.note(conn, self.now);
         match sent {
             Ok(()) => self.mark_dirty(id.slot()),

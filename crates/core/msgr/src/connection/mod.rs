@@ -400,17 +400,28 @@ impl Connection {
         at.map(|at| (at, self.state.phase()))
     }
 
-    /// Lends it memory that it needs to read, to send and to write. A driver with many connections does so before each of these, and takes
-    /// it back afterwards with [`Connection::give_back`].
+    /// Lends it memory that it needs to read, and to answer what it reads. A driver with many connections does so before, and takes it back
+    /// afterwards with [`Connection::give_back`].
     pub fn lend(&mut self, workspace: &mut Workspace) {
         self.receiver.lend(std::mem::take(&mut workspace.staging));
+        self.lend_to_send(workspace);
+    }
+
+    /// Lends it what it needs to send and to write: [`Connection::give_back_sent`] takes it back. What has come in part of the next frame
+    /// stays where it is.
+    pub fn lend_to_send(&mut self, workspace: &mut Workspace) {
+        self.sender.swap_spare(&mut workspace.chunks);
+    }
+
+    /// Gives back what was lent to send.
+    pub fn give_back_sent(&mut self, workspace: &mut Workspace) {
         self.sender.swap_spare(&mut workspace.chunks);
     }
 
     /// Gives back what was lent: between two turns a connection holds only what has come or is to go.
     pub fn give_back(&mut self, workspace: &mut Workspace) {
         workspace.staging = self.receiver.give_back();
-        self.sender.swap_spare(&mut workspace.chunks);
+        self.give_back_sent(workspace);
     }
 
     /// True while messages may flow.

@@ -455,6 +455,21 @@ fn connections_take_turns_with_the_same_buffers() {
     assert_eq!(workspace.bytes(), 0);
 }
 
+#[test]
+fn who_sends_is_lent_nothing_to_read_into() {
+    let mut pair = Pair::lossy(mode::CRC, 1);
+    pair.settle().expect("no fault");
+    let (mut workspace, client) = (Workspace::default(), &mut pair.client.connection);
+    client.give_back(&mut workspace);
+    let (staging, chunks) = (workspace.staging.as_ptr(), workspace.chunks.len());
+    assert!(workspace.staging.capacity() > 0 && chunks > 0);
+    client.lend_to_send(&mut workspace);
+    assert_eq!((workspace.staging.as_ptr(), workspace.chunks.len()), (staging, 0));
+    client.send(message(1, 10, 5000)).expect("room");
+    client.give_back_sent(&mut workspace);
+    assert_eq!((workspace.staging.as_ptr(), workspace.chunks.len()), (staging, chunks - 1));
+}
+
 /// A frame that comes in pieces goes on in whichever buffer there is.
 #[test]
 fn what_is_not_parsed_stays_with_the_connection() {

@@ -4,6 +4,7 @@
 //! memory. So both are bounded, whatever its operations are: what goes beyond gets `E2BIG`, and nothing of the message takes effect.
 //! A real OSD bounds neither.
 
+use super::copied::COLLECTED_BYTES_MAX;
 use super::{CLIENT_INPUT_BYTES_MAX, OBJECT_BYTES_MAX, OMAP_BYTES_MAX, TRANSACTION_BYTES_MAX};
 use crate::turn::WORK_BYTES_MAX;
 use nacre_types::Errno;
@@ -31,6 +32,8 @@ pub struct MessageLimits {
     pub reply_bytes: u64,
     /// About the bytes of omap in one page; what does not fit is in the next.
     pub omap_bytes: usize,
+    /// Bytes of the source of a copy that are kept in memory; with more, they go to a temporary object.
+    pub copied_bytes: usize,
 }
 
 impl Default for MessageLimits {
@@ -40,6 +43,7 @@ impl Default for MessageLimits {
             transaction_bytes: TRANSACTION_BYTES_MAX,
             reply_bytes: REPLY_BYTES_MAX,
             omap_bytes: OMAP_BYTES_MAX,
+            copied_bytes: COLLECTED_BYTES_MAX,
         }
     }
 }

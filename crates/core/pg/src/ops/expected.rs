@@ -1,16 +1,23 @@
 //! [`expected_bytes`]: how much memory a message may come to take, before anybody has looked at its object.
 
+use super::copied::PART_BYTES_MAX;
 use super::{MessageLimits, OBJECT_BYTES_MAX};
+use crate::list::ENTRIES_MAX;
+use nacre_denc::Reader;
 use nacre_msg::osd_op::code;
 use nacre_msg::{OsdOp, SubOp};
 
-/// What a read to the end of an object is taken for: objects of images and buckets are as long.
-const WHOLE_OBJECT_BYTES: u64 = 4 << 20;
-/// What a class method, attributes or a list is taken for.
+/// What attributes are taken for, and the value of a key that was asked for.
 const SMALL_BYTES: u64 = 64 << 10;
+/// What a call of a class method is taken for: a thousand entries of a bucket's index are as long. Few return more (the map of a large
+/// image's objects has megabytes); it counts when it is made.
+const CALL_BYTES: u64 = 256 << 10;
+/// What a name in a list of objects is taken for, with what makes the list.
+const LISTED_BYTES: u64 = 512;
 
 /// About how many bytes of memory a message takes beside its own, by what it asks for: its answer mostly. A read of more than there is
-/// counts as much as it asks for: whoever asks for 4 MiB of objects of 4 KiB has fewer messages under way at a time.
+/// counts as much as it asks for: whoever asks for 4 MiB of objects of 4 KiB has fewer messages under way at a time. So does a read to the
+/// end of an object, whose length only its PG knows: it counts for the longest.
 #[must_use]
 pub fn expected_bytes(op: &OsdOp, limits: MessageLimits) -> u64 {
     let sum = op.ops.iter().map(|sub_op| of_operation(sub_op, limits)).fold(0, u64::saturating_add);
@@ -18,16 +25,25 @@ pub fn expected_bytes(op: &OsdOp, limits: MessageLimits) -> u64 {
 }
 
 fn of_operation(op: &SubOp, limits: MessageLimits) -> u64 {
+    let to_the_end = |length: u64| if length == 0 { OBJECT_BYTES_MAX } else { length.min(OBJECT_BYTES_MAX) };
+    let omap_bytes = limits.omap_bytes as u64;
     match op.code {
-        code::READ | code::SYNC_READ | code::SPARSE_READ => match op.extent().length {
-            0 => WHOLE_OBJECT_BYTES,
-            length => length.min(OBJECT_BYTES_MAX),
-        },
-        // Summed and compared in memory, and not sent.
-        code::CHECKSUM => op.checksum().length.min(OBJECT_BYTES_MAX),
+        code::READ | code::SYNC_READ | code::SPARSE_READ => to_the_end(op.extent().length),
+        // Summed or compared in memory, and not sent.
+        code::CHECKSUM => to_the_end(op.checksum().length),
+        code::CMPEXT => op.extent().length.min(OBJECT_BYTES_MAX),
         // A few bytes that become many.
         code::WRITESAME => op.writesame().length.min(OBJECT_BYTES_MAX),
-        code::OMAPGETKEYS | code::OMAPGETVALS | code::OMAPGETVALSBYKEYS => limits.omap_bytes as u64,
+        code::COPY_FROM | code::COPY_FROM2 => limits.copied_bytes.saturating_add(PART_BYTES_MAX) as u64,
+        code::OMAPGETKEYS | code::OMAPGETVALS => omap_bytes,
+        code::OMAPGETVALSBYKEYS => {
+            let keys = Reader::new(op.indata.to_bytes()).u32().unwrap_or(0);
+            u64::from(keys).saturating_mul(SMALL_BYTES).min(omap_bytes)
+        }
+        code::PGLS | code::PGNLS | code::PGLS_FILTER | code::PGNLS_FILTER => {
+            op.pg_list().count.min(ENTRIES_MAX as u64) * LISTED_BYTES
+        }
+        code::CALL => CALL_BYTES,
         code if code::is_read(code) => SMALL_BYTES,
         _ => 0,
     }

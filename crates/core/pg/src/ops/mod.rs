@@ -37,6 +37,7 @@ pub use crate::turn::WORK_BYTES_MAX;
 pub use budget::{MessageLimits, OMAP_KEYS_MAX, OPS_MAX, REPLY_BYTES_MAX, SNAPS_MAX};
 pub use check::check_limits;
 pub use classify::{ClassUse, Intent, classify};
+pub(crate) use copied::PART_BYTES_MAX;
 pub use copied::{Copied, CopiedObject, CopyCursor, CopyPart, CopySource, Staged, extract};
 pub use exec::execute;
 pub use expected::expected_bytes;

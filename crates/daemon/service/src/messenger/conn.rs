@@ -1,13 +1,13 @@
 //! [`Conn`]: one connection with its socket; reading and writing it.
 
 use super::intake::{FREE_FRAME_BYTES, Intake, Owner};
+use super::outbox::Unsent;
 use super::{ConnId, EVENTS_MAX};
 use nacre_env::{ListenerId, Net, SocketId};
 use nacre_msgr::{Connection, Fault, Workspace};
 use nacre_types::{AddrVec, AuthName, Stamp};
 use std::io::{self, ErrorKind, IoSlice};
 use std::net::IpAddr;
-use std::time::Duration;
 
 /// Bytes read from one connection per turn before the others have theirs.
 const READ_BYTES_MAX: usize = 1 << 20;
@@ -44,22 +44,6 @@ pub(super) struct Conn {
     pub(super) unsent: Unsent,
     /// When it is listed to be looked at.
     pub(super) due: Option<Stamp>,
-}
-
-/// What of one connection waits to be sent.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Unsent {
-    /// Bytes, of a client's connection.
-    pub(super) bytes: usize,
-    /// Since when none of it was taken.
-    pub(super) since: Stamp,
-}
-
-impl Unsent {
-    /// Whether the client has taken nothing for so long, and there is something.
-    pub(super) fn waits_for(self, now: Stamp, long: Duration) -> bool {
-        self.bytes > 0 && now.since(self.since) >= long
-    }
 }
 
 /// Why a connection ends.
@@ -155,9 +139,9 @@ fn write_many(conn: &Conn, net: &mut dyn Net) -> io::Result<usize> {
 /// # Errors
 /// The socket's.
 pub(super) fn write_all(conn: &mut Conn, net: &mut dyn Net, workspace: &mut Workspace) -> io::Result<()> {
-    conn.connection.lend(workspace);
+    conn.connection.lend_to_send(workspace);
     let outcome = write_on(conn, net);
-    conn.connection.give_back(workspace);
+    conn.connection.give_back_sent(workspace);
     outcome
 }
 

@@ -1,40 +1,84 @@
 //! [`Outbox`]: what waits to be sent to clients, of all connections of a messenger.
 //!
 //! Answers are made in memory, and a client that does not read leaves them there. So what waits is counted, that the owner may stop to
-//! answer more, and who takes nothing for long is found.
+//! answer more, and who takes too little for long is found. Of one connection no more than a share counts for others: a long answer
+//! to one that reads slowly keeps nobody else waiting.
 
 use super::conn::{Conn, Ending, write_all};
 use super::{ConnId, Messenger};
 use nacre_types::{EntityKind, Stamp};
 use std::time::Duration;
 
+/// Within the time that the owner gives it, a client takes so much of what waits for it, or all of it if that is less: 17 KiB in a second of
+/// a minute.
+const PROGRESS_BYTES_MIN: usize = 1 << 20;
+
+/// What of one connection waits to be sent.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Unsent {
+    /// Bytes, of a client's connection.
+    bytes: usize,
+    /// What of them counts for others.
+    shared: usize,
+    /// Since when `due` of them are to be taken.
+    since: Stamp,
+    due: usize,
+}
+
+impl Unsent {
+    /// So many bytes wait now, of which no more than `share` count for others.
+    fn note(&mut self, bytes: usize, share: usize, now: Stamp) {
+        let begins = self.bytes == 0;
+        self.due = self.due.saturating_sub(self.bytes.saturating_sub(bytes));
+        (self.bytes, self.shared) = (bytes, bytes.min(share));
+        if begins || self.due == 0 {
+            self.begin(share, now);
+        }
+    }
+
+    /// It has all the time again for what is to be taken next: what is beyond the share, and a little of the rest.
+    fn begin(&mut self, share: usize, now: Stamp) {
+        self.since = now;
+        self.due = self.bytes.min(PROGRESS_BYTES_MIN).max(self.bytes.saturating_sub(share));
+    }
+
+    /// Whether the client has not taken for so long what it should have.
+    fn is_overdue(self, now: Stamp, long: Duration) -> bool {
+        self.due > 0 && now.since(self.since) >= long
+    }
+}
+
 /// The sum over all clients.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Outbox {
     client_bytes: usize,
+    shared_bytes: usize,
+    /// Most that counts of one connection.
+    share: usize,
+}
+
+impl Default for Outbox {
+    fn default() -> Self {
+        Self { client_bytes: 0, shared_bytes: 0, share: usize::MAX }
+    }
 }
 
 impl Outbox {
-    pub(super) const fn client_bytes(&self) -> usize {
-        self.client_bytes
-    }
-
     /// Something was queued on a connection, or written.
     pub(super) fn note(&mut self, conn: &mut Conn, now: Stamp) {
         let is_osd = || conn.proved.as_ref().is_some_and(|name| name.kind == EntityKind::OSD);
         let is_client = conn.listener.is_some() && !is_osd();
         let bytes = if is_client { conn.connection.queued_bytes() } else { 0 };
-        let before = conn.unsent.bytes;
-        if before == 0 || bytes < before {
-            conn.unsent.since = now;
-        }
-        conn.unsent.bytes = bytes;
-        self.client_bytes = self.client_bytes - before + bytes;
+        self.forget(conn);
+        conn.unsent.note(bytes, self.share, now);
+        self.client_bytes += conn.unsent.bytes;
+        self.shared_bytes += conn.unsent.shared;
     }
 
     /// A connection is gone.
     pub(super) fn forget(&mut self, conn: &Conn) {
         self.client_bytes -= conn.unsent.bytes;
+        self.shared_bytes -= conn.unsent.shared;
     }
 }
 
@@ -46,6 +90,8 @@ impl Messenger {
             let Some(conn) = self.conns.get_mut(slot) else { continue };
             conn.dirty = false;
             let id = conn.id;
+            // What was queued since by the connection itself must not hide what is taken now.
+            self.outbox.note(conn, self.now);
             let written = write_all(conn, self.net.as_mut(), &mut self.workspace);
             self.outbox.note(conn, self.now);
             if let Err(error) = written {
@@ -68,21 +114,104 @@ impl Messenger {
     /// Bytes that wait to be sent to all clients.
     #[must_use]
     pub fn unsent_client_bytes(&self) -> usize {
-        self.outbox.client_bytes()
+        self.outbox.client_bytes
     }
 
-    /// Ends the connections of clients that have taken nothing of what waits for them for so `long`; yields how many those were.
+    /// The same, with no more than a share of each connection.
+    #[must_use]
+    pub fn shared_unsent_bytes(&self) -> usize {
+        self.outbox.shared_bytes
+    }
+
+    /// Of what waits for one client, no more than `share` bytes count for others from now on.
+    pub fn share_unsent(&mut self, share: usize) {
+        if self.outbox.share != share {
+            self.outbox.share = share;
+            for (_, conn) in &mut self.conns {
+                self.outbox.note(conn, self.now);
+            }
+        }
+    }
+
+    /// Ends the connections of clients that have not taken in so `long` what they should have; yields how many those were. To be called
+    /// after [`Messenger::flush`].
     pub fn end_unread(&mut self, now: Stamp, long: Duration) -> usize {
-        let unread = self.conns.iter().filter(|(_, conn)| conn.unsent.waits_for(now, long));
+        let unread = self.conns.iter().filter(|(_, conn)| conn.unsent.is_overdue(now, long));
         let unread: Vec<ConnId> = unread.map(|(_, conn)| conn.id).collect();
         for id in &unread {
-            self.drop_conn(*id, "takes no answers while others wait for memory".to_owned());
+            if let Some(Conn { unsent, proved, peer_addrs, .. }) = self.conn(*id) {
+                tracing::warn!(
+                    client = proved.as_ref().map(ToString::to_string),
+                    address = %peer_addrs.front(),
+                    unsent_bytes = unsent.bytes,
+                    overdue_bytes = unsent.due,
+                    seconds = long.as_secs(),
+                    "a client takes its answers too slowly while others wait for memory: it is hung up on"
+                );
+            }
+            self.drop_conn(*id, "takes its answers too slowly while others wait for memory".to_owned());
         }
         unread.len()
+    }
+
+    /// All clients have their time again to take what waits for them: nothing was sent for a while, which was not their fault.
+    pub fn excuse_unread(&mut self, now: Stamp) {
+        for (_, conn) in &mut self.conns {
+            conn.unsent.begin(self.outbox.share, now);
+        }
     }
 
     /// Gives memory back that no connection needs between two turns.
     pub fn trim(&mut self) {
         self.workspace.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LONG: Duration = Duration::from_secs(60);
+    const MIB: usize = 1 << 20;
+
+    fn at(second: u64) -> Stamp {
+        Stamp::default() + Duration::from_secs(second)
+    }
+
+    /// So many bytes wait from second 0 on, and the client takes `step` of them each second; when it is overdue.
+    fn overdue_after(bytes: usize, step: usize, share: usize) -> Option<u64> {
+        let mut unsent = Unsent::default();
+        unsent.note(bytes, share, at(0));
+        (1..600).find(|second| {
+            let left = bytes.saturating_sub(step * usize::try_from(*second).expect("few"));
+            unsent.note(left, share, at(*second));
+            unsent.is_overdue(at(*second), LONG)
+        })
+    }
+
+    #[test]
+    fn one_that_takes_next_to_nothing_is_overdue_and_one_that_reads_slowly_is_not() {
+        assert_eq!(overdue_after(100, 0, usize::MAX), Some(60));
+        assert_eq!(overdue_after(8 * MIB, 1, usize::MAX), Some(60), "a byte a second is nothing");
+        assert_eq!(overdue_after(8 * MIB, 20 << 10, usize::MAX), None);
+        assert_eq!(overdue_after(100, 2, usize::MAX), None, "all that there is");
+    }
+
+    #[test]
+    fn what_is_beyond_the_share_is_to_be_taken_in_time() {
+        assert_eq!(overdue_after(64 * MIB, MIB / 2, 8 * MIB), Some(60));
+        assert_eq!(overdue_after(64 * MIB, MIB, 8 * MIB), None);
+    }
+
+    #[test]
+    fn more_answers_do_not_give_more_time() {
+        let mut unsent = Unsent::default();
+        for second in 0..60 {
+            unsent.note((second as usize + 1) * MIB, usize::MAX, at(second));
+            assert!(!unsent.is_overdue(at(second), LONG), "{second}");
+        }
+        assert!(unsent.is_overdue(at(60), LONG));
+        unsent.begin(usize::MAX, at(60));
+        assert!(!unsent.is_overdue(at(119), LONG) && unsent.is_overdue(at(120), LONG), "excused once");
     }
 }
