@@ -19,11 +19,13 @@ use std::time::Duration;
 
 /// Part of the target for messages of clients under way.
 const CLIENT_DIVISOR: u64 = 8;
-/// Part of it that the changes of one message, or its answer, may take.
+/// Part of it that the changes of one message may take.
 const TRANSACTION_DIVISOR: u64 = 4;
 /// Whatever the memory, a message may be as long as the longest of a metadata server, which writes a directory in pieces of 10 MiB
 /// (`mds_dir_max_commit_size`).
 const MESSAGE_BYTES_MIN: u64 = 12 << 20;
+/// What an answer may take beside 1/8 of the target.
+const ANSWER_BYTES_MORE: u64 = 8 << 20;
 /// Copies that could be under way with what they have in memory, if clients asked for nothing else.
 const COPIES: u64 = 16;
 /// Pages of omap that fit what clients have.
@@ -92,7 +94,14 @@ impl MemoryPlan {
         self.part(CLIENT_DIVISOR, CLIENT_INPUT_BYTES_MAX as u64).max(MESSAGE_BYTES_MIN)
     }
 
-    /// Longest that a message's changes may be, and its answer.
+    /// Longest that an answer may be: several clients may have one as long at a time, whatever they count for. With 1 GiB it holds the longest
+    /// object, and what comes with it.
+    #[must_use]
+    pub fn answer_bytes_max(self) -> u64 {
+        self.client_bytes().saturating_add(ANSWER_BYTES_MORE)
+    }
+
+    /// Longest that a message's changes may be.
     #[must_use]
     pub fn transaction_bytes_max(self) -> u64 {
         self.part(TRANSACTION_DIVISOR, u64::MAX)
@@ -257,6 +266,7 @@ mod tests {
         assert_eq!(parts(MemoryPlan::new(None))[1..], [256, 512, 32]);
         assert_eq!([64, 256, 1024].map(|mib| plan(mib).message_bytes_max() / MIB), [12, 32, 90]);
         assert_eq!([256, 1024].map(|mib| plan(mib).copied_bytes() / MIB), [2, 8]);
+        assert_eq!([64, 256, 1024].map(|mib| plan(mib).answer_bytes_max() / MIB), [16, 40, 136]);
     }
 
     #[test]

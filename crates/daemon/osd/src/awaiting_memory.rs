@@ -2,8 +2,8 @@
 //!
 //! A message of a few bytes may ask for megabytes. So what it may come to take is counted before it goes on ([`expected_bytes`]), with what
 //! all others take and with the answers that clients have not taken yet. Messages of one client keep their order; clients take turns, and
-//! one that does not take its answers keeps only itself waiting. A message that is too long for the room there is, though its client has
-//! taken no more than its share, is next whatever else would fit: or many short ones would never let it through.
+//! one that does not take its answers keeps only itself waiting. A message that would fit once what is under way is done is next whatever else
+//! would fit: or many short ones would never let it through. Messages that ask for nothing go on all the same.
 //!
 //! [`expected_bytes`]: nacre_pg::expected_bytes
 
@@ -40,19 +40,10 @@ pub(crate) enum Room {
     There,
     /// Its client has too much under way, or has not taken its answers.
     NotForClient,
-    /// All clients together have.
+    /// All clients together have too much under way.
     NotForAll,
-}
-
-/// How many messages wait: they hold their permits, and are not under way.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Counts {
-    /// Of all clients.
-    pub(crate) all: usize,
-    /// Of this client.
-    pub(crate) own: usize,
-    /// What this client's hold: their own bytes.
-    pub(crate) own_bytes: usize,
+    /// Clients have not taken their answers: it would wait even if nothing were under way.
+    NotWhileUnsent,
 }
 
 /// What one client sent, in order; a message is first.
@@ -60,7 +51,6 @@ pub(crate) struct Counts {
 struct Queue {
     waiting: VecDeque<Waiting>,
     ops: usize,
-    bytes: usize,
 }
 
 /// The messages of one shard's clients.
@@ -91,20 +81,15 @@ impl AwaitingMemory {
         self.waits
     }
 
-    /// As if one more message of this client waited, which holds so many bytes.
-    pub(crate) fn counts_with(&self, session: SessionId, bytes: usize) -> Counts {
-        let own = self.of_clients.get(&session).map_or((0, 0), |queue| (queue.ops, queue.bytes));
-        Counts { all: self.count + 1, own: own.0 + 1, own_bytes: own.1 + bytes }
-    }
-
     /// What else this client sends has to wait behind what waits already.
     pub(crate) fn holds(&self, session: SessionId) -> bool {
         self.of_clients.contains_key(&session)
     }
 
-    /// The next room is for a message that waits: nothing that comes goes before it.
-    pub(crate) const fn is_reserved(&self) -> bool {
-        self.reserved.is_some()
+    /// Whether a message that comes has to wait although there is room: it is behind another of its client, or the next room is for
+    /// another and this one would take of it.
+    pub(crate) fn has_before(&self, session: SessionId, bytes: usize) -> bool {
+        self.holds(session) || bytes > 0 && self.reserved.is_some()
     }
 
     /// A message waits. `room` says why, where it is the first of its client.
@@ -114,7 +99,7 @@ impl AwaitingMemory {
             self.reserved = Some(session);
         }
         let queue = self.of_clients.entry(session).or_default();
-        (queue.ops, queue.bytes) = (queue.ops + 1, queue.bytes + op.permit.bytes());
+        queue.ops += 1;
         queue.waiting.push_back(Waiting::Op { spg, op, bytes });
         self.count += 1;
         self.waits += 1;
@@ -126,47 +111,55 @@ impl AwaitingMemory {
         queue.map(|queue| queue.waiting.push_back(Waiting::BackoffAck { spg, id })).is_some()
     }
 
-    /// The client that is next. `room` gets a client, the bytes of its first message, and how many wait.
-    fn next_client(&self, room: impl Fn(SessionId, usize, Counts) -> Room) -> Next {
+    /// Who is next. `room` gets a client, and the bytes of its first message.
+    fn next_client(&self, room: impl Fn(SessionId, usize) -> Room) -> Next {
         let first_of = |session: &SessionId| self.of_clients.get(session)?.waiting.front();
         if let Some(last) =
             self.last.filter(|last| matches!(first_of(last), Some(Waiting::BackoffAck { .. })))
         {
-            return Next::Goes(last);
+            return Next { goes: Some(last), reserves: self.reserved };
         }
         let behind = (self.last.map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded);
         let before = (Bound::Unbounded, self.last.map_or(Bound::Unbounded, Bound::Included));
         let reserved = self.reserved.and_then(|session| self.of_clients.get_key_value(&session));
         let in_turn = self.of_clients.range(behind).chain(self.of_clients.range(before));
+        let mut reserves = None;
         for (session, queue) in reserved.into_iter().chain(in_turn) {
             let Some(Waiting::Op { bytes, .. }) = queue.waiting.front() else { continue };
-            let counts = Counts { all: self.count, own: queue.ops, own_bytes: queue.bytes };
-            match room(*session, *bytes, counts) {
-                Room::There => return Next::Goes(*session),
-                Room::NotForAll => return Next::Reserves(*session),
-                Room::NotForClient => (),
+            if *bytes > 0 && reserves.is_some() {
+                continue;
+            }
+            match room(*session, *bytes) {
+                Room::There => return Next { goes: Some(*session), reserves },
+                Room::NotForAll => reserves = Some(*session),
+                Room::NotForClient | Room::NotWhileUnsent => (),
             }
         }
-        Next::Nobody
+        Next { goes: None, reserves }
+    }
+
+    /// Whether a client waits for nothing but that others take their answers.
+    pub(crate) fn is_kept_out(&self, room: impl Fn(SessionId, usize) -> Room) -> bool {
+        self.of_clients.iter().any(|(session, queue)| match queue.waiting.front() {
+            Some(Waiting::Op { bytes, .. }) => room(*session, *bytes) == Room::NotWhileUnsent,
+            _ => false,
+        })
     }
 
     /// Whether something may go on.
-    pub(crate) fn has_next(&self, room: impl Fn(SessionId, usize, Counts) -> Room) -> bool {
-        matches!(self.next_client(room), Next::Goes(_))
+    pub(crate) fn has_next(&self, room: impl Fn(SessionId, usize) -> Room) -> bool {
+        self.next_client(room).goes.is_some()
     }
 
     /// What goes on next, and whose it is.
-    pub(crate) fn next(
-        &mut self,
-        room: impl Fn(SessionId, usize, Counts) -> Room,
-    ) -> Option<(SessionId, Waiting)> {
-        let next = self.next_client(room);
-        self.reserved = if let Next::Reserves(session) = next { Some(session) } else { None };
-        let Next::Goes(session) = next else { return None };
+    pub(crate) fn next(&mut self, room: impl Fn(SessionId, usize) -> Room) -> Option<(SessionId, Waiting)> {
+        let Next { goes, reserves } = self.next_client(room);
+        self.reserved = reserves;
+        let session = goes?;
         let queue = self.of_clients.get_mut(&session)?;
         let first = queue.waiting.pop_front()?;
-        if let Waiting::Op { op, .. } = &first {
-            (queue.ops, queue.bytes) = (queue.ops - 1, queue.bytes - op.permit.bytes());
+        if let Waiting::Op { .. } = &first {
+            queue.ops -= 1;
             self.count -= 1;
         }
         if queue.waiting.is_empty() {
@@ -191,13 +184,11 @@ impl AwaitingMemory {
 }
 
 /// What comes next.
-enum Next {
-    /// What is first of this client goes on.
-    Goes(SessionId),
-    /// The first message of this client has the next room.
-    Reserves(SessionId),
-    /// All wait for their own answers.
-    Nobody,
+struct Next {
+    /// The client whose first goes on.
+    goes: Option<SessionId>,
+    /// The client whose first has the next room.
+    reserves: Option<SessionId>,
 }
 
 #[cfg(test)]
@@ -243,7 +234,7 @@ mod tests {
 
     /// Lets go on what may, and says whose it was and its number; an acknowledgement has its own.
     fn drain(awaiting: &mut AwaitingMemory, room: impl Fn(SessionId, usize) -> Room) -> Vec<(u64, u64)> {
-        let next = |awaiting: &mut AwaitingMemory| awaiting.next(|session, bytes, _| room(session, bytes));
+        let next = |awaiting: &mut AwaitingMemory| awaiting.next(&room);
         let goes = std::iter::from_fn(|| next(awaiting));
         goes.map(|(session, waiting)| match waiting {
             Waiting::Op { op, .. } => (session.0, op.tid),
@@ -262,11 +253,11 @@ mod tests {
         for (session, tid) in [(1, 1), (1, 2), (1, 3), (2, 1), (3, 1)] {
             push(&mut awaiting, session, tid, 100);
         }
-        assert_eq!((awaiting.count(), awaiting.counts_with(SessionId(1), 0).own), (5, 4));
+        assert_eq!((awaiting.count(), awaiting.of_clients[&SessionId(1)].ops), (5, 3));
         // The second does not take its answers.
         assert_eq!(drain(&mut awaiting, not_of(2)), [(1, 1), (3, 1), (1, 2), (1, 3)]);
-        assert!(!awaiting.has_next(|session, bytes, _| not_of(2)(session, bytes)));
-        assert!(awaiting.has_next(|_, _, _| Room::There) && !awaiting.is_reserved());
+        assert!(!awaiting.has_next(not_of(2)));
+        assert!(awaiting.has_next(|_, _| Room::There) && awaiting.reserved.is_none());
         awaiting.forget(SessionId(2));
         assert!(awaiting.is_empty() && awaiting.iter().next().is_none());
         assert_eq!(awaiting.waits(), 5);
@@ -284,10 +275,8 @@ mod tests {
         assert!(awaiting.push_ack(SessionId(1), spg(), 73));
         push(&mut awaiting, 1, 3, 100);
         push(&mut awaiting, 2, 1, 100);
-        assert_eq!(
-            (awaiting.count(), awaiting.counts_with(SessionId(1), 0).own, awaiting.iter().count()),
-            (4, 4, 4)
-        );
+        let own = awaiting.of_clients[&SessionId(1)].ops;
+        assert_eq!((awaiting.count(), own, awaiting.iter().count()), (4, 3, 4));
         assert_eq!(drain(&mut awaiting, not_of(0)), [(1, 1), (2, 1), (1, 2), (1, 72), (1, 73), (1, 3)]);
         assert!(awaiting.is_empty() && awaiting.count() == 0);
         push(&mut awaiting, 1, 1, 100);
@@ -305,7 +294,7 @@ mod tests {
         push(&mut awaiting, 2, 1, 5000);
         let room = |_, bytes| if bytes > 100 { Room::NotForAll } else { Room::There };
         assert_eq!(drain(&mut awaiting, room), [(1, 1), (1, 71)]);
-        assert!(awaiting.is_reserved() && !awaiting.holds(SessionId(1)));
+        assert!(awaiting.reserved.is_some() && !awaiting.holds(SessionId(1)));
     }
 
     #[test]
@@ -316,28 +305,57 @@ mod tests {
         }
         let crowded = |_, bytes| if bytes > 100 { Room::NotForAll } else { Room::There };
         assert_eq!(drain(&mut awaiting, crowded), [(1, 1)], "nobody goes before it");
-        assert!(awaiting.is_reserved() && !awaiting.has_next(|session, bytes, _| crowded(session, bytes)));
+        assert!(awaiting.reserved.is_some() && !awaiting.has_next(crowded));
         // Nor does one that would be before it in turn.
         push(&mut awaiting, 1, 2, 100);
         assert_eq!(drain(&mut awaiting, crowded), []);
         assert_eq!(drain(&mut awaiting, not_of(0)), [(2, 1), (3, 1), (4, 1), (1, 2)]);
-        assert!(!awaiting.is_reserved());
+        assert!(awaiting.reserved.is_none());
     }
 
     #[test]
     fn the_next_room_is_nobodys_when_who_waited_for_it_is_gone_or_takes_no_answers() {
         let mut awaiting = AwaitingMemory::default();
         awaiting.push(spg(), client_op(2, 1), 5000, Room::NotForAll);
-        assert!(awaiting.is_reserved(), "from when it came");
+        assert!(awaiting.reserved.is_some(), "from when it came");
         awaiting.push(spg(), client_op(1, 1), 100, Room::NotForAll);
         awaiting.forget(SessionId(2));
-        assert!(!awaiting.is_reserved());
+        assert!(awaiting.reserved.is_none());
         push(&mut awaiting, 2, 2, 5000);
         let crowded = |_, bytes| if bytes > 100 { Room::NotForAll } else { Room::There };
         assert_eq!(drain(&mut awaiting, crowded), [(1, 1)]);
-        assert!(awaiting.is_reserved());
+        assert!(awaiting.reserved.is_some());
         push(&mut awaiting, 3, 1, 100);
         assert_eq!(drain(&mut awaiting, not_of(2)), [(3, 1)]);
-        assert!(!awaiting.is_reserved());
+        assert!(awaiting.reserved.is_none());
+    }
+
+    #[test]
+    fn what_asks_for_nothing_goes_on_although_the_next_room_is_for_another() {
+        let mut awaiting = AwaitingMemory::default();
+        awaiting.push(spg(), client_op(2, 1), 5000, Room::NotForAll);
+        for (session, tid, bytes) in [(1, 1, 100), (1, 2, 0), (3, 1, 0), (4, 1, 100)] {
+            push(&mut awaiting, session, tid, bytes);
+        }
+        assert!(awaiting.has_before(SessionId(5), 1) && !awaiting.has_before(SessionId(5), 0));
+        assert!(awaiting.has_before(SessionId(3), 0), "but what is before it of its own client");
+        let crowded = |_, bytes| if bytes > 100 { Room::NotForAll } else { Room::There };
+        assert_eq!(drain(&mut awaiting, crowded), [(3, 1)]);
+        assert_eq!(awaiting.reserved, Some(SessionId(2)), "and it is for that one still");
+        assert_eq!(drain(&mut awaiting, not_of(0)), [(2, 1), (4, 1), (1, 1), (1, 2)]);
+    }
+
+    #[test]
+    fn what_is_kept_out_by_answers_that_others_do_not_take_keeps_nobody_else_waiting() {
+        let mut awaiting = AwaitingMemory::default();
+        let room = |_, bytes| if bytes > 100 { Room::NotWhileUnsent } else { Room::There };
+        push(&mut awaiting, 1, 1, 100);
+        assert!(!awaiting.is_kept_out(room));
+        push(&mut awaiting, 1, 2, 5000);
+        push(&mut awaiting, 2, 1, 100);
+        assert!(!awaiting.is_kept_out(room), "nor what is behind others of its client");
+        assert_eq!(drain(&mut awaiting, room), [(1, 1), (2, 1)]);
+        assert!(awaiting.is_kept_out(room) && !awaiting.is_kept_out(not_of(1)));
+        assert!(!awaiting.has_before(SessionId(3), 100));
     }
 }

@@ -134,10 +134,8 @@ impl Dispatch<'_> {
                 let bytes = expected_bytes(&op, pgs.pgs.message_limits());
                 let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
                 let (awaiting, id) = (&pgs.awaiting_memory, session.id);
-                // It has its permit already.
-                let counts = awaiting.counts_with(id, permit.bytes());
-                let room = cx.net.sessions.room(id, bytes, counts, &cx.net.messenger);
-                let waits = room != Room::There || awaiting.holds(id) || awaiting.is_reserved();
+                let room = cx.net.sessions.room(id, bytes, &cx.net.messenger);
+                let waits = room != Room::There || awaiting.has_before(id, bytes);
                 let waiting = awaiting.count() + usize::from(waits);
                 cx.net.sessions.throttle(conn, &permit, (waits, waiting), &mut cx.net.messenger);
                 let op = client_op(session, tid, Box::new(op), cx.now, permit);
@@ -173,7 +171,7 @@ impl Dispatch<'_> {
     /// A client's message may come to take so many bytes more, and goes to its PG's shard.
     fn client_op(&mut self, spg: SpgId, mut op: ClientOp, bytes: usize) {
         let LentParts { pgs, cx, .. } = &mut self.parts;
-        op.permit.grow(bytes);
+        op.permit.expect(cx.net.sessions.cost(bytes));
         pgs.bill.client_op(&op.session, &op.op, true);
         match cx.net.router.shard_of(&spg) {
             shard if shard == cx.net.router.me => pgs.client_op(cx, spg, op),

@@ -45,6 +45,7 @@ mod asok;
 mod awaiting_memory;
 mod bench;
 mod bill;
+mod client_limits;
 mod command_reply;
 mod config;
 mod connections;

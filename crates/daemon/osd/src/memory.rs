@@ -48,7 +48,7 @@ pub(crate) fn message_limits(target: Option<MemoryTarget>) -> MessageLimits {
     MessageLimits {
         input_bytes: usual.input_bytes.min(bytes(plan.message_bytes_max())),
         transaction_bytes: usual.transaction_bytes.min(bytes(plan.transaction_bytes_max())),
-        reply_bytes: usual.reply_bytes.min(plan.transaction_bytes_max()),
+        reply_bytes: usual.reply_bytes.min(plan.answer_bytes_max()),
         omap_bytes: usual.omap_bytes.min(bytes(plan.omap_bytes_max())),
         copied_bytes: usual.copied_bytes.min(bytes(plan.copied_bytes())),
     }
@@ -183,6 +183,6 @@ mod tests {
         assert_eq!(message_limits(None), MessageLimits::default());
         let small = limits(256);
         assert_eq!((small.input_bytes, small.omap_bytes, small.copied_bytes), (32 << 20, 2 << 20, 2 << 20));
-        assert_eq!((small.transaction_bytes, small.reply_bytes), (64 << 20, 64 << 20));
+        assert_eq!((small.transaction_bytes, small.reply_bytes), (64 << 20, 40 << 20));
     }
 }

@@ -17,10 +17,11 @@ use std::time::Duration;
 
 /// PGs get a tick this often.
 const TICK_INTERVAL: Duration = Duration::from_secs(1);
-/// A client that has taken next to nothing of what waits for it for so long loses its connection, while others wait for memory.
-const UNREAD_AFTER: Duration = Duration::from_secs(60);
+/// A client that has taken next to nothing of what waits for it for so long loses its connection, where that keeps others out. Those wait no
+/// longer for it: less than a watch lives without a ping, by far.
+const UNREAD_AFTER: Duration = Duration::from_secs(6);
 /// A tick that is so late says that this thread did nothing for a while: clients could take nothing.
-const STALLED_AFTER: Duration = Duration::from_secs(5);
+const STALLED_AFTER: Duration = Duration::from_secs(3);
 /// PGs that were led here and are not, whose counts are remembered at least.
 const FORMER_PGS_MAX: usize = 1024;
 /// Changes of the PGs are reported to OSD control at most this often.
@@ -105,21 +106,17 @@ impl Periodic {
         }
     }
 
-    /// Hangs up on clients that take their answers too slowly, while others wait for the memory.
+    /// Hangs up on clients that take their answers too slowly, as long as others wait for nothing but that.
     fn end_unread(&mut self, pgs: &PgDriver, cx: &mut ShardCx<'_>) {
         let stalled = cx.now.since(self.ticked_at);
         self.ticked_at = cx.now;
-        let messenger = &mut cx.net.messenger;
-        // All clients that are not read wait for what some do not take: none of them has a message here that waits.
-        let others_wait = !pgs.awaiting_memory.is_empty() || cx.net.sessions.has_paused();
-        match unread(stalled, others_wait) {
-            Unread::Excused => messenger.excuse_unread(cx.now),
-            Unread::Ends => {
-                // What sockets take now was not refused.
-                messenger.flush();
-                messenger.end_unread(cx.now, UNREAD_AFTER);
-            }
-            Unread::Waits => (),
+        let awaiting = &pgs.awaiting_memory;
+        if stalled >= STALLED_AFTER {
+            cx.net.messenger.excuse_unread(cx.now);
+        } else if cx.net.is_kept_out(awaiting) {
+            // What sockets take now was not refused.
+            cx.net.messenger.flush();
+            while cx.net.is_kept_out(awaiting) && cx.net.messenger.end_unread(cx.now, UNREAD_AFTER) {}
         }
     }
 
@@ -168,25 +165,6 @@ impl Periodic {
         report.slow_ops = asok::slow_ops(pgs, limit, cx.now);
         report.slow_requests = asok::slow_requests(pgs, limit, cx.now);
         report
-    }
-}
-
-/// What becomes of clients that take their answers too slowly.
-#[derive(Debug, PartialEq, Eq)]
-enum Unread {
-    /// It was not their fault: they have their time again.
-    Excused,
-    /// They are hung up on.
-    Ends,
-    /// Nobody needs the memory.
-    Waits,
-}
-
-fn unread(stalled: Duration, others_wait: bool) -> Unread {
-    match others_wait {
-        _ if stalled >= STALLED_AFTER => Unread::Excused,
-        true => Unread::Ends,
-        false => Unread::Waits,
     }
 }
 
@@ -259,16 +237,6 @@ mod tests {
         recovered.count(&many);
         recovered.count(&[]);
         assert!(recovered.of_pgs.len() <= FORMER_PGS_MAX);
-    }
-
-    #[test]
-    fn slow_clients_are_hung_up_on_while_others_wait_and_not_for_a_thread_that_stood_still() {
-        let usual = TICK_INTERVAL + Duration::from_millis(100);
-        assert_eq!([unread(usual, true), unread(usual, false)], [Unread::Ends, Unread::Waits]);
-        assert_eq!(
-            [unread(UNREAD_AFTER, true), unread(UNREAD_AFTER, false)],
-            [Unread::Excused, Unread::Excused]
-        );
     }
 
     #[test]

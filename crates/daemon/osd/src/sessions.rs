@@ -1,7 +1,8 @@
 //! [`Sessions`]: the connections that came in on a shard (handshakes under way, clients, other OSDs), and which clients are not read
 //! because they have too much under way.
 
-use crate::awaiting_memory::{AwaitingMemory, Counts, Room};
+use crate::awaiting_memory::{AwaitingMemory, Room};
+use crate::client_limits::{Limits, Taken};
 use crate::shard_msg::session_id;
 use nacre_auth::{
     AuthMethod, CapsError, ChangedCaps, Identity, Offer, OsdCaps, ServiceAuthContext, ServiceServer, Step,
@@ -66,32 +67,6 @@ pub(crate) struct Sessions {
     limits: Limits,
     /// Times that all clients had to wait for messages to be answered, and for memory.
     waits: (u64, u64),
-}
-
-/// With more than this under way, no client is read.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Limits {
-    /// `osd_client_message_cap`.
-    pub(crate) messages: usize,
-    /// `osd_client_message_size_cap`, or what the memory target has for it, with answers until they are sent.
-    pub(crate) bytes: usize,
-}
-
-/// What one client asks for may take this part of [`Limits::bytes`], until it has taken its answers: one that does not read leaves the rest
-/// to others.
-const CLIENT_SHARE: usize = 4;
-
-impl Limits {
-    /// Bytes of one client's share.
-    pub(crate) const fn share(&self) -> usize {
-        self.bytes / CLIENT_SHARE
-    }
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self { messages: usize::MAX, bytes: usize::MAX }
-    }
 }
 
 impl Sessions {
@@ -263,46 +238,34 @@ impl Sessions {
         inbound_peer
     }
 
-    /// Whether a message of a client may come to take so many `bytes` more, where as many messages wait for that as `waiting` says. One may
-    /// always where there is nothing else, of all or of the client; and none has to wait until there is nothing else, however long it is,
-    /// since something is always under way somewhere.
-    pub(crate) fn room(
-        &self,
-        session: SessionId,
-        bytes: usize,
-        waiting: Counts,
-        messenger: &Messenger,
-    ) -> Room {
-        let (max, share) = (self.limits.bytes, self.limits.share());
-        let fits = |held: usize, unsent: usize, max: usize| {
-            held.saturating_add(unsent).saturating_add(bytes.min(max / 2)) <= max
-        };
-        let own = self.conns.get(&session).and_then(|conn| Some((*conn, self.inbound_peers.get(conn)?)));
-        // What only brings data has its memory already.
-        if let Some((conn, InboundPeer::Client(_, budget))) = own
-            && bytes > 0
-        {
-            let unsent = messenger.queued_bytes(conn);
-            let is_alone = unsent == 0 && budget.held_messages() <= waiting.own;
-            if !is_alone && !fits(budget.held_bytes().saturating_sub(waiting.own_bytes), unsent, share) {
-                return Room::NotForClient;
-            }
+    /// Whether a message of a client may come to take so many `bytes` more. What messages bring is not asked about: they have that memory
+    /// already.
+    pub(crate) fn room(&self, session: SessionId, bytes: usize, messenger: &Messenger) -> Room {
+        if bytes == 0 {
+            return Room::There;
         }
-        // Of what one client leaves lying only its share counts, but for a message that takes more than such a share itself.
-        let unsent = messenger.unsent_client_bytes();
-        let is_alone = self.budget.held_messages() <= waiting.all && (bytes == 0 || unsent <= max / 2);
-        let unsent = if bytes > share { unsent } else { messenger.shared_unsent_bytes() };
-        if is_alone || fits(self.budget.held_bytes(), unsent, max) { Room::There } else { Room::NotForAll }
+        let conn = self.conns.get(&session).copied();
+        let own = match conn.and_then(|conn| self.inbound_peers.get(&conn)) {
+            Some(InboundPeer::Client(_, budget)) => budget.expected_bytes(),
+            _ => 0,
+        };
+        let of_all = Taken {
+            expected: self.budget.expected_bytes(),
+            unsent: messenger.unsent_client_bytes(),
+            shared: messenger.shared_unsent_bytes(),
+        };
+        let own_unsent = conn.map_or(0, |conn| messenger.queued_bytes(conn));
+        self.limits.room(bytes, own.saturating_add(own_unsent), of_all)
+    }
+
+    /// What a message counts for that may come to take so many bytes.
+    pub(crate) fn cost(&self, bytes: usize) -> usize {
+        self.limits.cost(bytes)
     }
 
     /// Whether messages that waited for memory may go on, as far as their number is concerned; so many wait.
     pub(crate) fn takes_more(&self, waiting: usize) -> bool {
         self.budget.held_messages().saturating_sub(waiting) < self.limits.messages
-    }
-
-    /// Whether clients are not read because too much is under way or was not taken.
-    pub(crate) fn has_paused(&self) -> bool {
-        !self.paused.is_empty()
     }
 
     /// A client's message came and holds `permit`: stops reading the client if it has too much under way, and all of them if they
@@ -320,8 +283,7 @@ impl Sessions {
         }
         let under_way = self.budget.held_messages().saturating_sub(waiting);
         let many = under_way >= self.limits.messages || waiting >= WAITING_MAX;
-        let held = self.budget.held_bytes().saturating_add(messenger.shared_unsent_bytes());
-        let large = held > self.limits.bytes;
+        let large = self.limits.is_too_much(self.held(messenger));
         if many || large {
             self.last = conn;
             self.waits.0 += u64::from(many);
@@ -332,6 +294,18 @@ impl Sessions {
                 }
             }
         }
+    }
+
+    /// What messages hold themselves, and all they take with what was not taken of answers.
+    fn held(&self, messenger: &Messenger) -> (usize, usize) {
+        let (own, expected) = (self.budget.held_bytes(), self.budget.expected_bytes());
+        (own, own.saturating_add(expected).saturating_add(messenger.shared_unsent_bytes()))
+    }
+
+    /// Whether clients are not read, and answers that were not taken have their part in that: who waits behind its own has that much.
+    pub(crate) fn is_full_of_unsent(&self, messenger: &Messenger) -> bool {
+        let is_part = messenger.shared_unsent_bytes() > self.limits.share() / 2;
+        self.conns.len() > 1 && is_part && self.limits.is_too_much(self.held(messenger))
     }
 
     /// Messages of clients that are under way, in PGs or on the way to them.
@@ -347,7 +321,7 @@ impl Sessions {
         let (budget, limits) = (&self.budget, &self.limits);
         [
             dump(budget.held_messages(), limits.messages, self.waits.0),
-            dump(budget.held_bytes(), limits.bytes, self.waits.1),
+            dump(budget.held_bytes() + budget.expected_bytes(), limits.bytes, self.waits.1),
         ]
     }
 
@@ -356,12 +330,12 @@ impl Sessions {
         if self.paused.is_empty() {
             return;
         }
-        // With some room again, or the sockets would be taken out of the poll and put back for each message. Of memory less: three clients
-        // that do not take their answers hold three quarters of it.
+        // With some room again, or the sockets would be taken out of the poll and put back for each message.
         let under_way = self.budget.held_messages().saturating_sub(awaiting.count());
-        let held = self.budget.held_bytes().saturating_add(messenger.shared_unsent_bytes());
-        let has_room = |held: usize, max: usize, part: usize| held <= max - max.div_ceil(part);
-        if !has_room(under_way, self.limits.messages, 4) || !has_room(held, self.limits.bytes, 16) {
+        let messages_max = self.limits.messages - self.limits.messages.div_ceil(4);
+        let bytes = self.limits.bytes;
+        let with_room = Limits { bytes: bytes - bytes.div_ceil(16), ..self.limits };
+        if under_way > messages_max || with_room.is_too_much(self.held(messenger)) {
             return;
         }
         let busy = |session: &Session, budget: &Budget| {
@@ -479,47 +453,68 @@ mod tests {
         assert!(sessions.paused.is_empty());
     }
 
+    /// Bytes of the limit in these tests; a share is a quarter.
+    const MAX: usize = 4000;
+
+    fn limits() -> Limits {
+        Limits { bytes: MAX, ..Limits::default() }
+    }
+
     #[test]
     fn one_client_that_asks_for_much_leaves_room_to_others() {
         let (mut sessions, mut messenger) = (sessions(), messenger());
-        sessions.set_limits(Limits { bytes: 4000, ..Limits::default() }, &mut messenger);
-        let none = Counts::default();
-        let room =
-            |sessions: &Sessions, client, bytes| sessions.room(SessionId(client), bytes, none, &messenger);
+        sessions.set_limits(limits(), &mut messenger);
+        let room = |sessions: &Sessions, client, bytes| sessions.room(SessionId(client), bytes, &messenger);
         assert_eq!(room(&sessions, 1, 1 << 30), Room::There, "whatever it is, where there is nothing else");
         let mut held = take(&mut sessions, ConnId(1), 1, &mut self::messenger());
-        held[0].grow(700);
+        held[0].expect(800);
         assert_eq!([room(&sessions, 1, 200), room(&sessions, 1, 201)], [Room::There, Room::NotForClient]);
         assert_eq!(room(&sessions, 1, 0), Room::There);
-        held[0].grow(1200);
-        assert_eq!(room(&sessions, 2, 1 << 30), Room::There, "a long one has not to be alone");
-        held[0].grow(1);
-        assert_eq!([room(&sessions, 2, 1999), room(&sessions, 2, 2000)], [Room::There, Room::NotForAll]);
-        let waits = Counts { all: 1, ..none };
-        assert_eq!(
-            sessions.room(SessionId(2), 5000, waits, &messenger),
-            Room::There,
-            "those that wait hold nothing up"
-        );
-        held.extend(take(&mut sessions, ConnId(2), 20, &mut self::messenger()));
-        assert_eq!(
-            room(&sessions, 1, 0),
-            Room::NotForAll,
-            "nor does data get through where there is too much"
-        );
+        held[0].expect(3000);
+        assert_eq!(room(&sessions, 2, 1 << 30), Room::There, "none counts for more than a share");
+        held[0].expect(3001);
+        assert_eq!([room(&sessions, 2, 999), room(&sessions, 2, 1000)], [Room::There, Room::NotForAll]);
+    }
+
+    #[test]
+    fn what_a_client_writes_does_not_count_against_what_it_reads() {
+        let (mut sessions, mut messenger) = (sessions(), messenger());
+        sessions.set_limits(limits(), &mut messenger);
+        let held = take(&mut sessions, ConnId(1), 30, &mut self::messenger());
+        assert_eq!(sessions.room(SessionId(1), 1000, &messenger), Room::There);
+        drop(held);
+    }
+
+    /// A ping of a watch, or the acknowledgement of a notification, would come too late.
+    #[test]
+    fn what_asks_for_nothing_waits_for_nobody() {
+        let (mut sessions, mut messenger) = (sessions(), messenger());
+        sessions.set_limits(limits(), &mut messenger);
+        let mut held = take(&mut sessions, ConnId(1), 100, &mut self::messenger());
+        held[0].expect(MAX);
+        assert_eq!(sessions.room(SessionId(2), 0, &messenger), Room::There);
+        assert_eq!(sessions.room(SessionId(2), 1, &messenger), Room::NotForAll);
     }
 
     /// A notification's acknowledgement may wait behind a read, and the notification for its acknowledgement.
     #[test]
     fn what_a_client_has_under_way_for_long_does_not_hold_up_all_else_that_it_asks_for() {
         let (mut sessions, mut messenger) = (sessions(), messenger());
-        sessions.set_limits(Limits { bytes: 4000, ..Limits::default() }, &mut messenger);
-        let notify = take(&mut sessions, ConnId(1), 1, &mut messenger);
-        // A read waits, and behind it writes that have come already.
-        let waiting = take(&mut sessions, ConnId(1), 10, &mut messenger);
-        let counts = Counts { all: 10, own: 10, own_bytes: 1000 };
-        assert_eq!(sessions.room(SessionId(1), 1 << 30, counts, &messenger), Room::There);
-        drop((notify, waiting));
+        sessions.set_limits(limits(), &mut messenger);
+        let mut notify = take(&mut sessions, ConnId(1), 1, &mut messenger);
+        notify[0].expect(100);
+        assert_eq!(sessions.room(SessionId(1), 1 << 30, &messenger), Room::There);
+    }
+
+    #[test]
+    fn a_read_to_the_end_of_an_object_that_waits_in_its_pg_stops_nobody() {
+        let (mut sessions, mut messenger) = (sessions(), messenger());
+        sessions.set_limits(limits(), &mut messenger);
+        let mut held = take(&mut sessions, ConnId(1), 1, &mut messenger);
+        held[0].expect(sessions.cost(128 << 20));
+        held.extend(take(&mut sessions, ConnId(2), 29, &mut messenger));
+        assert_eq!(sessions.room(SessionId(2), 1000, &messenger), Room::There);
+        assert!(sessions.paused.is_empty());
     }
 
     #[test]
@@ -530,7 +525,6 @@ mod tests {
         assert!(sessions.takes_more(3) && !sessions.takes_more(2));
         held.truncate(5);
         assert!(sessions.takes_more(2));
-        assert!(sessions.has_paused());
     }
 
     /// Other rights make another session: what came before must count all the same.

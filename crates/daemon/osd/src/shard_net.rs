@@ -2,8 +2,9 @@
 
 use crate::admin_sessions::AdminSessions;
 use crate::awaiting_memory::{AwaitingMemory, Waiting};
+use crate::client_limits::Limits;
 use crate::peer_links::PeerLinks;
-use crate::sessions::{Limits, Sessions};
+use crate::sessions::Sessions;
 use crate::shard_msg::{ShardMsg, ShardRouter, session_id};
 use nacre_env::{Clock, ListenerId};
 use nacre_msg::peer::PeerMessage;
@@ -80,13 +81,19 @@ impl ShardNet {
         if awaiting.is_empty() || !self.sessions.takes_more(awaiting.count()) {
             return None;
         }
-        awaiting.next(|session, bytes, counts| self.sessions.room(session, bytes, counts, &self.messenger))
+        awaiting.next(|session, bytes| self.sessions.room(session, bytes, &self.messenger))
     }
 
     /// Whether there is something that [`ShardNet::next_with_room`] would yield.
     pub(crate) fn has_room_for_next(&self, awaiting: &AwaitingMemory) -> bool {
-        let room = |session, bytes, counts| self.sessions.room(session, bytes, counts, &self.messenger);
+        let room = |session, bytes| self.sessions.room(session, bytes, &self.messenger);
         !awaiting.is_empty() && self.sessions.takes_more(awaiting.count()) && awaiting.has_next(room)
+    }
+
+    /// Whether clients wait until others take their answers: for nothing else, or to be read at all.
+    pub(crate) fn is_kept_out(&self, awaiting: &AwaitingMemory) -> bool {
+        awaiting.is_kept_out(|session, bytes| self.sessions.room(session, bytes, &self.messenger))
+            || self.sessions.is_full_of_unsent(&self.messenger)
     }
 
     /// Hands a client the maps behind `since`.

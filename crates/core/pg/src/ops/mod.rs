@@ -41,6 +41,7 @@ pub(crate) use copied::PART_BYTES_MAX;
 pub use copied::{Copied, CopiedObject, CopyCursor, CopyPart, CopySource, Staged, extract};
 pub use exec::execute;
 pub use expected::expected_bytes;
+pub(crate) use expected::expected_of_object;
 pub use nacre_msg::size::{CLIENT_INPUT_BYTES_MAX, OBJECT_BYTES_MAX, TRANSACTION_BYTES_MAX};
 pub use outcome::{Change, Notify, NotifyAck, OpResult, Outcome, Suspend, WatchChange, Write};
 pub use read::PlainRead;

@@ -1,7 +1,7 @@
 //! [`Outbox`]: what waits to be sent to clients, of all connections of a messenger.
 //!
 //! Answers are made in memory, and a client that does not read leaves them there. So what waits is counted, that the owner may stop to
-//! answer more, and who takes too little for long is found. Of one connection no more than a share counts for others: a long answer
+//! answer more, and who takes too little is found. Of one connection no more than a share counts for others: a long answer
 //! to one that reads slowly keeps nobody else waiting.
 
 use super::conn::{Conn, Ending, write_all};
@@ -9,9 +9,8 @@ use super::{ConnId, Messenger};
 use nacre_types::{EntityKind, Stamp};
 use std::time::Duration;
 
-/// Within the time that the owner gives it, a client takes so much of what waits for it, or all of it if that is less: 17 KiB in a second of
-/// a minute.
-const PROGRESS_BYTES_MIN: usize = 1 << 20;
+/// Within the time that the owner gives it, a client takes this part of what waits for it and counts for others.
+const PROGRESS_PART: usize = 10;
 
 /// What of one connection waits to be sent.
 #[derive(Debug, Clone, Copy, Default)]
@@ -32,14 +31,14 @@ impl Unsent {
         self.due = self.due.saturating_sub(self.bytes.saturating_sub(bytes));
         (self.bytes, self.shared) = (bytes, bytes.min(share));
         if begins || self.due == 0 {
-            self.begin(share, now);
+            self.begin(now);
         }
     }
 
-    /// It has all the time again for what is to be taken next: what is beyond the share, and a little of the rest.
-    fn begin(&mut self, share: usize, now: Stamp) {
+    /// It has all the time again for what is to be taken next.
+    fn begin(&mut self, now: Stamp) {
         self.since = now;
-        self.due = self.bytes.min(PROGRESS_BYTES_MIN).max(self.bytes.saturating_sub(share));
+        self.due = self.shared.div_ceil(PROGRESS_PART);
     }
 
     /// Whether the client has not taken for so long what it should have.
@@ -133,31 +132,32 @@ impl Messenger {
         }
     }
 
-    /// Ends the connections of clients that have not taken in so `long` what they should have; yields how many those were. To be called
-    /// after [`Messenger::flush`].
-    pub fn end_unread(&mut self, now: Stamp, long: Duration) -> usize {
+    /// Ends the connection of the client that has the most to take of those that have not taken in so `long` what they should have; false
+    /// where there is none. To be called after [`Messenger::flush`].
+    pub fn end_unread(&mut self, now: Stamp, long: Duration) -> bool {
         let unread = self.conns.iter().filter(|(_, conn)| conn.unsent.is_overdue(now, long));
-        let unread: Vec<ConnId> = unread.map(|(_, conn)| conn.id).collect();
-        for id in &unread {
-            if let Some(Conn { unsent, proved, peer_addrs, .. }) = self.conn(*id) {
-                tracing::warn!(
-                    client = proved.as_ref().map(ToString::to_string),
-                    address = %peer_addrs.front(),
-                    unsent_bytes = unsent.bytes,
-                    overdue_bytes = unsent.due,
-                    seconds = long.as_secs(),
-                    "a client takes its answers too slowly while others wait for memory: it is hung up on"
-                );
-            }
-            self.drop_conn(*id, "takes its answers too slowly while others wait for memory".to_owned());
-        }
-        unread.len()
+        let Some((_, Conn { id, unsent, proved, peer_addrs, .. })) =
+            unread.max_by_key(|(_, conn)| conn.unsent.bytes)
+        else {
+            return false;
+        };
+        let id = *id;
+        tracing::warn!(
+            client = proved.as_ref().map(ToString::to_string),
+            address = %peer_addrs.front(),
+            unsent_bytes = unsent.bytes,
+            overdue_bytes = unsent.due,
+            seconds = long.as_secs(),
+            "a client takes its answers too slowly while others wait for the memory: it is hung up on"
+        );
+        self.drop_conn(id, "takes its answers too slowly while others wait for the memory".to_owned());
+        true
     }
 
     /// All clients have their time again to take what waits for them: nothing was sent for a while, which was not their fault.
     pub fn excuse_unread(&mut self, now: Stamp) {
         for (_, conn) in &mut self.conns {
-            conn.unsent.begin(self.outbox.share, now);
+            conn.unsent.begin(now);
         }
     }
 
@@ -171,7 +171,7 @@ impl Messenger {
 mod tests {
     use super::*;
 
-    const LONG: Duration = Duration::from_secs(60);
+    const LONG: Duration = Duration::from_secs(6);
     const MIB: usize = 1 << 20;
 
     fn at(second: u64) -> Stamp {
@@ -191,27 +191,29 @@ mod tests {
 
     #[test]
     fn one_that_takes_next_to_nothing_is_overdue_and_one_that_reads_slowly_is_not() {
-        assert_eq!(overdue_after(100, 0, usize::MAX), Some(60));
-        assert_eq!(overdue_after(8 * MIB, 1, usize::MAX), Some(60), "a byte a second is nothing");
-        assert_eq!(overdue_after(8 * MIB, 20 << 10, usize::MAX), None);
+        assert_eq!(overdue_after(100, 0, usize::MAX), Some(6));
+        assert_eq!(overdue_after(8 * MIB, 1, usize::MAX), Some(6), "a byte a second is nothing");
+        assert_eq!(overdue_after(60 * MIB, MIB - 4096, usize::MAX), Some(6));
+        assert_eq!(overdue_after(60 * MIB, MIB + 4096, usize::MAX), None, "all of it in a minute");
         assert_eq!(overdue_after(100, 2, usize::MAX), None, "all that there is");
     }
 
+    /// A whole large object takes its time.
     #[test]
-    fn what_is_beyond_the_share_is_to_be_taken_in_time() {
-        assert_eq!(overdue_after(64 * MIB, MIB / 2, 8 * MIB), Some(60));
-        assert_eq!(overdue_after(64 * MIB, MIB, 8 * MIB), None);
+    fn what_is_beyond_the_share_is_not_to_be_taken_faster() {
+        assert_eq!(overdue_after(128 * MIB, MIB, 32 * MIB), None);
+        assert_eq!(overdue_after(128 * MIB, MIB / 4, 32 * MIB), Some(6));
     }
 
     #[test]
     fn more_answers_do_not_give_more_time() {
         let mut unsent = Unsent::default();
-        for second in 0..60 {
+        for second in 0..6 {
             unsent.note((second as usize + 1) * MIB, usize::MAX, at(second));
             assert!(!unsent.is_overdue(at(second), LONG), "{second}");
         }
-        assert!(unsent.is_overdue(at(60), LONG));
-        unsent.begin(usize::MAX, at(60));
-        assert!(!unsent.is_overdue(at(119), LONG) && unsent.is_overdue(at(120), LONG), "excused once");
+        assert!(unsent.is_overdue(at(6), LONG));
+        unsent.begin(at(6));
+        assert!(!unsent.is_overdue(at(11), LONG) && unsent.is_overdue(at(12), LONG), "excused once");
     }
 }

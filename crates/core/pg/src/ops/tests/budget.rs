@@ -80,6 +80,7 @@ fn a_message_counts_for_what_it_asks_for() {
     assert_eq!(bytes(vec![extent(code::CMPEXT, 0, 5000)]), 5000);
     let page = limits.omap_bytes as u64;
     assert_eq!(bytes(vec![omap_values()]), page);
+    assert_eq!(bytes(vec![with_input(code::NOTIFY_ACK, &(1_u64, 2_u64))]), 0, "others wait for it");
     // A class method and a list say little of what they give.
     assert_eq!(bytes(vec![SubOp::call("rbd", "get_size", b"")]), 256 << 10);
     let list = |count| SubOp::with_pg_list(code::PGNLS, PgList { count, start_epoch: 0 }, Bytes::new());
