@@ -6,10 +6,12 @@ use crate::files::Folder;
 use crate::osd_folder::OsdFolder;
 use anyhow::{Context, Result, bail};
 use nacre_auth::{CryptoKey, Keyring, Offer};
+use nacre_buf::Bytes;
 use nacre_client::{Access, Client, Failure, Finished};
 use nacre_env::{Clock, RealClock, SystemEntropy};
 use nacre_osd::WrappingKey;
 use nacre_types::{EntityAddr, Entropy, Errno, OsdId, Uuid, dmcrypt};
+use std::collections::BTreeMap;
 use std::fs;
 use std::time::Duration;
 use zeroize::{Zeroize, Zeroizing};
@@ -123,7 +125,8 @@ fn parse(value: &[u8], key_name: &str) -> Result<WrappingKey> {
 
 /// Changes the key that opens an OSD's store, which does not run. Wherever this is ended, the key that the monitors have by then opens it,
 /// and doing it again completes it: the new key opens the store before the monitors get it, and the old one until they have given the
-/// new one back.
+/// new one back. One that was on its way when this was ended may come to them at any time: it names the key that it replaces, and they
+/// refuse it when another one has replaced that.
 pub(crate) fn rotate(folder: &Folder, id: OsdId) -> Result<()> {
     let place = OsdFolder::new(&folder.osd(id));
     let uuid = place.uuid()?;
@@ -133,20 +136,27 @@ pub(crate) fn rotate(folder: &Folder, id: OsdId) -> Result<()> {
     let mut keys = keys.with_context(|| format!("{shown}: this OSD is not encrypted"))?;
     let mut admin = Admin::new(folder)?;
     let key_name = dmcrypt::key_name(uuid);
-    let held = |admin: &mut Admin| -> Result<WrappingKey> {
-        let answer = admin.ask(&format!(r#"{{"prefix":"config-key get","key":"{key_name}"}}"#))?;
-        parse(&answer.data, &key_name)
+    let held = |admin: &mut Admin| -> Result<Bytes> {
+        Ok(admin.ask(&format!(r#"{{"prefix":"config-key get","key":"{key_name}"}}"#))?.data)
     };
-    let current = held(&mut admin).with_context(|| key_name.clone())?;
+    let was = held(&mut admin).with_context(|| key_name.clone())?;
+    let current = parse(&was, &key_name)?;
     let text = new_text();
     let new = WrappingKey::from_text(&text)?;
     keys.add(&current, &new)?;
-    let set = format!(r#"{{"prefix":"config-key set","key":"{key_name}"}}"#);
-    let answer = admin.try_ask_with(&set, text.as_bytes())?;
+    let replace = format!(r#"{{"prefix":"config-key replace","key":"{key_name}"}}"#);
+    let was = String::from_utf8_lossy(&was);
+    let input = serde_json::to_vec(&BTreeMap::from([("was", was.as_ref()), ("now", text.as_str())]))?;
+    let answer = admin.try_ask_with(&replace, &Zeroizing::new(input))?;
+    if answer.result == Errno::ECANCELED.negated() {
+        bail!(
+            "{key_name} has changed meanwhile, perhaps by an earlier change of it that came late: do it again"
+        );
+    }
     if answer.result != 0 {
         bail!("the cluster does not keep the new key: {}; the one before still opens the OSD", answer.status);
     }
-    if held(&mut admin)? != new {
+    if parse(&held(&mut admin)?, &key_name)? != new {
         bail!("somebody else has changed {key_name} meanwhile: both keys open the OSD; do it again");
     }
     keys.keep_only(&new)?;

@@ -12,8 +12,9 @@ use std::time::Duration;
 const COPY_BYTES: u64 = 32 << 10;
 /// Samples that are kept.
 const SAMPLES_COUNT_MAX: usize = 128;
-/// The rate is that of the last quarter of the time, within these bounds: it follows clients that come and go, but not each report.
-const WINDOW: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs(120));
+/// The rate is that of the last quarter of the time, within these bounds: it follows clients that come and go, and recovery that grows
+/// beside them, but not each report.
+const WINDOW: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(120));
 /// A rate from less time than that says nothing.
 const SPAN_LEAST: Duration = Duration::from_secs(3);
 /// Nothing has moved for so long: nobody knows when it will end.
@@ -99,11 +100,11 @@ impl Way {
         self.samples.push_back((now, done));
     }
 
-    /// What was done in a second of the last `window`, and until when that is known; `None` when that cannot be told.
+    /// What was done in a second of the last `window` before the newest sample, and until when that is known; `None` when that cannot be told.
     #[expect(clippy::cast_precision_loss, reason = "an estimate")]
     fn rate(&self, now: Stamp, window: Duration) -> Option<(f64, Stamp)> {
         let (newest, done) = *self.samples.back()?;
-        let (oldest, before) = *self.samples.iter().find(|(at, _)| now.since(*at) <= window)?;
+        let (oldest, before) = *self.samples.iter().find(|(at, _)| newest.since(*at) <= window)?;
         let (span, gained) = (newest.since(oldest), done.saturating_sub(before));
         let is_known = span >= SPAN_LEAST && gained > 0 && now.since(newest) <= STALLED_AFTER;
         is_known.then(|| (gained as f64 / span.as_secs_f64(), newest))
@@ -156,8 +157,8 @@ impl Recovery {
 
     /// How long it will take yet; `None` while that cannot be told, as at its beginning, or when nothing moves.
     ///
-    /// It ends with the OSD that has the most to move by its rate. One that waits for others will not do so for ever: as fast as the mean of
-    /// all that have something to move each of them is.
+    /// It ends with the OSD that has the most to move by its rate. One that waits for others will not do so for ever: it is to be as fast as
+    /// the mean of all that have something to move.
     #[must_use]
     #[expect(clippy::cast_precision_loss, reason = "an estimate")]
     pub fn remaining(&self, now: Stamp) -> Option<Duration> {
@@ -166,7 +167,7 @@ impl Recovery {
         let (rate, newest) = self.all.rate(now, window)?;
         let mean = rate / self.primaries.len().max(1) as f64;
         let of = |way: &Way| {
-            let own = way.rate(now, window).map_or(mean, |(own, _)| own.max(mean));
+            let own = way.rate(now, window).map_or(mean, |(own, _)| own);
             way.left as f64 / own
         };
         let left = self.primaries.values().map(of).fold(self.all.left as f64 / rate, f64::max);
@@ -285,6 +286,19 @@ mod tests {
         }
         let told = progress.recovery.as_ref().and_then(|it| it.remaining(at(29))).map(|left| left.as_secs());
         assert!(is_within(told, 60), "{told:?}");
+    }
+
+    /// As a rate does that begins low and grows by a twentieth each second.
+    #[test]
+    fn a_rate_that_grows_is_followed_closely() {
+        let done = |second: u64| {
+            let (sum, _) = (0..second).fold((0_u64, 40_000), |(sum, rate), _| (sum + rate, rate + rate / 20));
+            sum / 1000
+        };
+        let total = done(40);
+        let (_, told) = run(|second| total.saturating_sub(done(second)), 40);
+        let late = |second: usize| told[second].map(|told| told as f64 / (40 - second) as f64);
+        assert!((30..37).all(|second| late(second).is_some_and(|late| late < 1.6)), "{told:?}");
     }
 
     #[test]

@@ -1,12 +1,13 @@
 //! Blobs that tools keep under text keys.
 
-use super::call::{Answer, Call, done, fail};
+use super::call::{Answer, Call, done, fail, refuse};
 use super::table::{Command, command};
 use crate::command::Output;
 use crate::config_key::{KEY_BYTES_MAX, KEYS_COUNT_MAX, STORE_BYTES_MAX, VALUE_BYTES_MAX};
 use nacre_buf::Bytes;
 use nacre_format::{Node, Section};
 use nacre_types::Errno;
+use serde_json::Value;
 
 pub(super) const COMMANDS: &[Command] = &[
     command("config-key get name=key,type=CephString", "config-key", "r", "The value of a key", get),
@@ -23,6 +24,13 @@ pub(super) const COMMANDS: &[Command] = &[
         "rw",
         "Keep a value, from the command line or the input",
         set,
+    ),
+    command(
+        "config-key replace name=key,type=CephString",
+        "config-key",
+        "rw",
+        "Keep another value in place of the one that is there: {\"was\": ..., \"now\": ...} as input",
+        replace,
     ),
     command("config-key rm name=key,type=CephString", "config-key", "rw", "Remove a key", rm),
     command("config-key del name=key,type=CephString", "config-key", "rw", "Remove a key", rm),
@@ -51,6 +59,28 @@ fn set(call: &mut Call<'_>) -> Answer {
         Some(text) => Bytes::from(text.to_owned()),
         None => call.data.clone(),
     };
+    keep(call, key, value)
+}
+
+/// Ours. Keeps a value only where the one is there that it is to replace, so that one which comes late replaces nothing that is newer.
+/// Neither is among the arguments, which others see.
+fn replace(call: &mut Call<'_>) -> Answer {
+    let key = call.args.text("key").to_owned();
+    let wrong = || refuse(Errno::EINVAL, "the input is no {\"was\": \"TEXT\", \"now\": \"TEXT\"}");
+    let input: Value = serde_json::from_slice(call.data).map_err(|_| wrong())?;
+    let text = |name: &str| input.get(name).and_then(Value::as_str).ok_or_else(wrong);
+    let (was, now) = (text("was")?, text("now")?);
+    match call.state.config_keys.value(&key) {
+        None => fail(Errno::ENOENT, format!("there is no key '{key}'")),
+        Some(held) if held.as_ref() == now.as_bytes() => done(format!("'{key}' has this value already")),
+        Some(held) if held.as_ref() != was.as_bytes() => {
+            fail(Errno::ECANCELED, format!("'{key}' has another value than the one to be replaced"))
+        }
+        Some(_) => keep(call, key, Bytes::from(now.to_owned())),
+    }
+}
+
+fn keep(call: &mut Call<'_>, key: String, value: Bytes) -> Answer {
     if value.len() > VALUE_BYTES_MAX {
         return fail(
             Errno::EFBIG,

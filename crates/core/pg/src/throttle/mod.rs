@@ -6,28 +6,28 @@
 //! the device. Only small writes are judged: large ones take as long as their bytes. What writes take while recovery rests is not
 //! its doing: it is neither judged then, nor by less than twice that.
 //!
+//! A window ends after 200 writes, or after 1 s with 50 of them, or after 3 s, and is judged by its tail: what all but one in a hundred of its
+//! writes kept to, the slowest of fewer than a hundred. The limit is the target, or a multiple of what 99 of 100 writes kept to while
+//! recovery rested, if that is more.
+//!
 //! ```text
-//!            clients come, or recovery after a rest: 32 MiB/s at least
-//!                  |
-//!                  v    good window, the bucket ran dry: a quarter more
-//!              starting ----------.
-//!                  |   ^          |
-//!                  |   '----------'
-//!     slow, near:  |
-//!                  v    good window, the bucket ran dry: a tenth more, up to the ceiling
-//!              probing  ----------.      near: the ceiling is here, unless it is below 32 MiB/s
-//!                  |   ^          |      slow: x 0.5, and the ceiling is three tenths below; within 5 s after that: x 0.85
-//!                  |   '----------'      then no judgement for 500 ms: what began before tells of the old rate
-//!                  v
-//!            clients away: no limit; when they come back, the rate is what it was, at least the first one
+//! tail of a window                  rate
+//!
+//! usual: without recovery           if recovery wanted more than it was given: a quarter more at the beginning, until a window comes
+//!   |    well                       near; then a twentieth, a tenth after ten windows in a row that are well
+//!   |
+//! a third of the way to the limit   as it is
+//!   |
+//! two thirds: near                  a tenth less
+//!   |
+//! limit                             a single write: a tenth less; more than one, and one in a hundred: three tenths less at once, within
+//!                                   5 s after that 15 %; then no judgement for 500 ms: what began before tells of the old rate
 //! ```
-//! A window ends after 200 writes or 1 s. Slow is one with more than one in a hundred writes above the limit, near one with as many above
-//! the middle between the limit and what 99 of 100 writes kept to while recovery rested (nine tenths of the limit where nobody knows that); a
-//! single write never is a reason. The limit is the
-//! target, or a multiple of that, if that is more. So the limit itself is felt only when something changes: who looks for it by trying it out
-//! misses it with each try. The ceiling holds for 10 s; then the rate may go beyond it again. Beside the rate, the parts of one object that
-//! are on their way at a time are small and bounded: one more while they come back before they are near the limit, half when they are above
-//! it, as a client's write behind them would be.
+//! So the rate stays where windows are seldom near, and the limit itself is felt only when something changes: who looks for it by trying it
+//! out misses it with each try. A rate that changes little from second to second can be foretold by, too. Below 32 MiB/s, where it begins,
+//! what is near is no reason to go slower. When clients are away there is no limit; when they come back, the rate is what it was, at least
+//! the first one. Beside the rate, the parts of one object that are on their way at a time are small and bounded: one more while they come
+//! back before they are near the limit, half when they are above it, as a client's write behind them would be.
 
 mod calm;
 mod kept;
@@ -46,14 +46,17 @@ const TARGET_LEAST: Duration = Duration::from_micros(100);
 const LIMIT_UNKNOWN: Duration = Duration::from_millis(10);
 /// Writes that are judged together.
 const WINDOW_OPERATIONS: u64 = 200;
-/// Fewer, if no more come for so long.
+/// Fewer, if no more come for so long; as long as that there are at least so many.
 const WINDOW: Duration = Duration::from_secs(1);
-/// The rate is cut at most so often.
-const CUT_PAUSE: Duration = Duration::from_millis(500);
-/// So long after a cut to half writes may be slow for what was moved before it, which the device has yet to do.
+const WINDOW_OPERATIONS_LEAST: u64 = 50;
+/// Fewer than those, then.
+const WINDOW_LONGEST: Duration = Duration::from_secs(3);
+/// So long after a cut, and after recovery has begun, writes end that tell of what was before.
+const PAUSE: Duration = Duration::from_millis(500);
+/// So long after a cut writes may be slow for what was moved before it, which the device has yet to do.
 const AFTERMATH: Duration = Duration::from_secs(5);
-/// The rate stays below what was too much for so long.
-const CEILING_HOLDS: Duration = Duration::from_secs(10);
+/// So many windows in a row that are well say that there is more room than was thought.
+const WELL_IN_A_ROW: u32 = 10;
 /// What a full bucket holds, in time at the rate; a part at least. A small write is durable behind all parts that came before it, so parts
 /// are to come one by one.
 const BURST: Duration = Duration::from_millis(5);
@@ -86,9 +89,9 @@ pub struct RecoveryThrottle {
     rate: u64,
     /// The rate has not been too high yet.
     starting: bool,
-    /// The rate is not to go beyond this for a while, and since when.
-    ceiling: Option<(u64, Stamp)>,
-    /// When the rate was last cut to half.
+    /// So many windows have been well, one after the other, since the last that was not.
+    well_in_a_row: u32,
+    /// When the rate was last cut for more than one slow write.
     cut_at: Option<Stamp>,
     bucket: Bucket,
     client_at: Option<Stamp>,
@@ -123,10 +126,22 @@ struct Window {
     operations: u64,
     /// Those above the limit.
     slow: u64,
-    /// Those above the middle between it and what is usual without recovery.
+    /// Those that are near it.
     near: u64,
+    /// Those that are not well.
+    not_well: u64,
     /// Recovery wanted more than it was given: a window that did without teaches nothing about what it may do.
     ran_dry: bool,
+}
+
+/// What a client's write may take, and what tells how far that is.
+#[derive(Debug)]
+struct Limits {
+    limit: Duration,
+    /// Above this recovery is too fast already.
+    near: Duration,
+    /// Up to this it may be faster.
+    well: Duration,
 }
 
 impl RecoveryThrottle {
@@ -139,7 +154,7 @@ impl RecoveryThrottle {
             objects_max: 8,
             rate: RATE_FIRST,
             starting: true,
-            ceiling: None,
+            well_in_a_row: 0,
             cut_at: None,
             bucket: Bucket::default(),
             client_at: None,
@@ -179,11 +194,11 @@ impl RecoveryThrottle {
         }
         self.client_at = Some(now);
         if self.rests(now) {
-            spent.into_iter().for_each(|spent| self.calm.add(spent));
+            spent.into_iter().for_each(|spent| self.calm.add(now, spent));
             return;
         }
         if let Some(spent) = spent {
-            let (limit, near) = self.limits();
+            let Limits { limit, near, well } = self.limits();
             if self.target > Duration::ZERO {
                 self.kept.add(now, spent > limit);
             }
@@ -191,6 +206,7 @@ impl RecoveryThrottle {
                 self.window.operations += 1;
                 self.window.slow += u64::from(spent > limit);
                 self.window.near += u64::from(spent > near);
+                self.window.not_well += u64::from(spent > well);
             }
         }
         self.judge(now);
@@ -209,12 +225,14 @@ impl RecoveryThrottle {
         least.max(calm * self.multiple_thousandths / 1000)
     }
 
-    /// That, and what they take when recovery is about to be too fast.
-    fn limits(&mut self) -> (Duration, Duration) {
-        let (limit, calm) = (self.limit(), self.calm.p99());
+    /// That, and what is below it.
+    fn limits(&mut self) -> Limits {
+        let limit = self.limit();
         // Half of the limit may be usual where nobody knows what is.
-        let near = if calm.is_zero() { limit / 10 * 9 } else { (limit + calm.min(limit)) / 2 };
-        (limit, near)
+        let calm = self.calm.p99();
+        let usual = if calm.is_zero() { limit / 2 } else { calm.min(limit) };
+        let way = limit - usual;
+        Limits { limit, near: usual + way / 3 * 2, well: usual + way / 3 }
     }
 
     fn has_clients(&self, now: Stamp) -> bool {
@@ -225,48 +243,57 @@ impl RecoveryThrottle {
     fn begin(&mut self, now: Stamp) {
         if self.rate <= RATE_FIRST {
             (self.rate, self.starting) = (RATE_FIRST, true);
-            (self.ceiling, self.cut_at) = (None, None);
+            (self.well_in_a_row, self.cut_at) = (0, None);
         }
         self.bucket = Bucket { bytes: self.burst(), filled_at: now };
         self.window = Window { began: now, ..Window::default() };
     }
 
     fn judge(&mut self, now: Stamp) {
-        let Window { began, operations, slow, near, ran_dry } = self.window;
-        let ended = operations >= WINDOW_OPERATIONS || now.since(began) >= WINDOW;
+        let Window { began, operations, slow, near, not_well, ran_dry } = self.window;
+        let lasts = now.since(began);
+        let ended = operations >= WINDOW_OPERATIONS
+            || lasts >= WINDOW_LONGEST
+            || lasts >= WINDOW && operations >= WINDOW_OPERATIONS_LEAST;
+        let in_tail = |count: u64| count * 100 > operations;
         // Early, when those to come cannot make up for it.
-        let too_many =
-            |count: u64| count > 1 && count * 100 > if ended { operations } else { WINDOW_OPERATIONS };
-        if too_many(slow) {
-            if self.cut_at.is_some_and(|at| now.since(at) < AFTERMATH) {
-                self.cut(now, 85, 90);
-            } else {
-                self.cut_at = Some(now);
-                self.cut(now, 50, 70);
-            }
+        if slow > 1 && slow * 100 > if ended { operations } else { WINDOW_OPERATIONS } {
+            self.cut(now);
         } else if !ended {
             return;
-        } else if too_many(near) && self.rate >= RATE_FIRST {
-            self.starting = false;
-            self.ceiling = Some((self.rate, now));
-        } else if ran_dry && operations > 0 && (near * 100 <= operations || self.rate < RATE_FIRST) {
+        } else if in_tail(near) && (self.rate >= RATE_FIRST || in_tail(slow)) {
+            self.slow_down(now, 90);
+        } else if in_tail(not_well) && self.rate >= RATE_FIRST {
+            self.well_in_a_row = 0;
+        } else if ran_dry && operations > 0 {
             self.raise(now);
         }
         self.window = Window { began: now, ..Window::default() };
     }
 
-    /// To so many hundredths of the rate, with a ceiling at so many.
-    fn cut(&mut self, now: Stamp, rate: u64, ceiling: u64) {
-        self.starting = false;
-        self.ceiling = Some((self.rate / 100 * ceiling, now));
-        self.set_rate(now, self.rate / 100 * rate);
-        self.judges_from = now + CUT_PAUSE;
+    fn cut(&mut self, now: Stamp) {
+        let is_aftermath = self.cut_at.is_some_and(|at| now.since(at) < AFTERMATH);
+        if !is_aftermath {
+            self.cut_at = Some(now);
+        }
+        self.slow_down(now, if is_aftermath { 85 } else { 70 });
+        self.judges_from = now + PAUSE;
+    }
+
+    /// To so many hundredths of the rate.
+    fn slow_down(&mut self, now: Stamp, hundredths: u64) {
+        (self.starting, self.well_in_a_row) = (false, 0);
+        self.set_rate(now, self.rate / 100 * hundredths);
     }
 
     fn raise(&mut self, now: Stamp) {
-        let more = self.rate + if self.starting { self.rate / 4 } else { self.rate / 10 };
-        let ceiling = self.ceiling.filter(|(_, since)| now.since(*since) < CEILING_HOLDS);
-        self.set_rate(now, ceiling.map_or(more, |(ceiling, _)| more.min(ceiling.max(self.rate))));
+        self.well_in_a_row = self.well_in_a_row.saturating_add(1);
+        let share = match self.well_in_a_row {
+            _ if self.starting => 4,
+            0..=WELL_IN_A_ROW => 20,
+            _ => 10,
+        };
+        self.set_rate(now, self.rate + self.rate / share);
     }
 
     fn set_rate(&mut self, now: Stamp, rate: u64) {
@@ -313,12 +340,12 @@ impl RecoveryThrottle {
         if self.rate(now).is_none() {
             return;
         }
-        let (limit, near) = self.limits();
+        let Limits { limit, near, .. } = self.limits();
         if took <= near {
             self.parts_eighths = (self.parts_eighths + 1).min(PARTS_MAX * PARTS_MAX);
         } else if took > limit && now >= self.parts_judged_from {
             self.parts_eighths = (self.parts_eighths / 2).max(PARTS_MAX);
-            self.parts_judged_from = now + CUT_PAUSE;
+            self.parts_judged_from = now + PAUSE;
         }
     }
 
@@ -351,6 +378,7 @@ impl RecoveryThrottle {
     pub(crate) fn take(&mut self, now: Stamp, bytes: u64) {
         if self.rests(now) {
             self.begin(now);
+            self.judges_from = now + PAUSE;
         }
         self.moved_at = Some(now);
         if self.rate(now).is_some() {

@@ -1,5 +1,5 @@
 //! Encrypted OSDs, on files and on a device for which a file stands: made as ceph-volume makes them, killed, searched for what was written,
-//! given another key while somebody kills that, and destroyed.
+//! given other places for log and metadata and another key while somebody kills that, and destroyed.
 
 use crate::devices::Started;
 use nacre_interop::{Cluster, Shell};
@@ -40,7 +40,7 @@ const HANDS: &str = r#"
 "#;
 
 fn sh(shell: &Shell, script: &str) -> String {
-    shell.within(120).sh(&[HANDS, script].concat())
+    shell.within(300).sh(&[HANDS, script].concat())
 }
 
 fn make(shell: &Shell) {
@@ -103,6 +103,41 @@ fn search(shell: &Shell) {
     );
 }
 
+/// Log and metadata go to other devices, or folders, and back, also where the tool is killed; in no place is anything to be read.
+fn move_parts(shell: &Shell) {
+    sh(
+        shell,
+        r#"
+        move() { what=$1; osd=$2; shift 2; $NACRE store move-$what --key-file luks.$osd $DIR/osd.$osd "$@"; }
+        to() { if [ $2 = 1 ]; then echo $DEVICE.$1; else echo $PWD/elsewhere; fi; }
+        hidden() {
+            found=$(grep -raohF -e PLAINTEXT -e NacreBLK -e nacre-kv -e nacrekvJ -e NacreREG $DEVICE* elsewhere $DIR/osd.2 | sort -u || [ $? = 1 ])
+            [ -z "$found" ] || { echo "to be read: $found"; false; }
+        }
+        sound() { of=$1; shift; $NACRE store check "$@" --key-file luks.$of $DIR/osd.$of > out || { cat out; false; }; }
+        got() { for n in $(seq 16); do rados -p known get namePLAINTEXTobject$n out; cmp in out; done; }
+        truncate -s 300M $DEVICE.log; truncate -s 400M $DEVICE.metadata; mkdir elsewhere
+        refused $NACRE store move-log $DIR/osd.1 --to $DEVICE.log; said "Give it with --key-file"
+        refused $NACRE store move-log --key-file luks.2 $DIR/osd.1 --to $DEVICE.log; said "this key does not open it"
+        for osd in 1 2; do for what in log metadata; do
+            move $what $osd --to $(to $what $osd) > out; said "of the store is "; sound $osd --deep
+        done; done
+        $NACRE store label $DEVICE.log > out; said "the encrypted log device of osd.1"; [ $(ls elsewhere | wc -l) = 3 ]; hidden
+        start 1; start 2; up 2; got; for n in $(seq 16); do rados -p known put namePLAINTEXTmoved$n in; done
+        stop KILL 1; stop KILL 2; hidden
+        killed=0
+        for osd in 1 2; do for what in log metadata; do for try in 0.1 0.03 0.2; do
+            way=--back; [ $try != 0.03 ] || way="--to $(to $what $osd)"
+            timeout -s KILL $try $NACRE store move-$what --key-file luks.$osd $DIR/osd.$osd $way > out 2>&1 || killed=$((killed + 1))
+            sound $osd; move $what $osd $way > out || { cat out; false; }; [ ! -e $DIR/osd.$osd/move ]
+        done; done; done
+        echo "killed $killed" >&2; [ $killed -gt 0 ]
+        for device in $DEVICE.log $DEVICE.metadata; do refused $NACRE store label $device; said "no label of an OSD"; done
+        [ -z "$(ls elsewhere)" ]; [ ! -e $DIR/osd.2/log ]; [ ! -L $DIR/osd.2/meta.redb ]; hidden
+        for osd in 1 2; do sound $osd --deep; done"#,
+    );
+}
+
 /// Killed at any moment, the change of a key leaves an OSD that the monitors' key opens.
 fn rotate(shell: &Shell) {
     sh(
@@ -119,13 +154,16 @@ fn rotate(shell: &Shell) {
             done
             rotate $osd > out; said "the monitors have a new key"; cp luks.$osd before.$osd; current $osd
             refused cmp luks.$osd before.$osd; $NACRE store check --key-file luks.$osd $DIR/osd.$osd
+            # One that an abandoned change had sent, and that comes now.
+            jq -n --rawfile was before.$osd --arg now "$(key)$(key)" '{was: $was, now: $now}' > late
+            refused ceph config-key replace $(name $osd) -i late; said ECANCELED; cp luks.$osd kept; current $osd; cmp luks.$osd kept
             for old in first before; do
                 refused $NACRE store check --key-file $old.$osd $DIR/osd.$osd; said "this key does not open it"
             done
         done
         start 1; start 2; up 2; refused rotate 1; said "osd.1"
         refused $NACRE osd --dir $DIR --id 0 --rotate-dmcrypt-key; said "is not encrypted"
-        rados -p known get namePLAINTEXTobject3 out; cmp in out"#,
+        rados -p known get namePLAINTEXTobject3 out; cmp in out; rados -p known get namePLAINTEXTmoved3 out; cmp in out"#,
     );
 }
 
@@ -156,7 +194,7 @@ fn encrypted_osds_keep_what_they_are_given_and_show_nothing_of_it() {
     let folder = shell.folder();
     let shell = shell.with("DEVICE", folder.join("device").display());
     let _started = Started(folder.join("cluster/run"));
-    for part in [make, search, rotate, destroy] {
+    for part in [make, search, move_parts, rotate, destroy] {
         part(&shell);
     }
 }

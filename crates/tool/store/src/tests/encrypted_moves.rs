@@ -1,16 +1,22 @@
 //! Log and metadata of encrypted stores moved, on devices for which files stand, and on files. Losses of power are among the tests of
 //! `daemon/osd`; tools that are killed are among those of `test/interop`.
 
-use super::content::{change_at, fill_at, is_twin, twin};
+use super::content::{Folder, change_at, fill_at, is_twin, twin};
 use super::devices::{META_BYTES, device, refusal};
 use super::encrypted::{Encrypted, KEY, KNOWN, is_sound, key, shown_in, spoil_keys};
 use super::moves::{Fateful, link, to};
 use super::repair_options;
 use crate::moves::carry_out;
 use crate::repair::repair;
+use crate::target::Target;
 use nacre_osd::storage::{self, MoveError, MoveTo, Moved, move_part, settle_move};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
+
+fn is_sound_twin(target: &Target, twin: &Folder) {
+    is_sound(target);
+    is_twin(target, twin);
+}
 
 /// A store with content, and two places beside it, where nothing is yet.
 fn with_places(is_on_device: bool) -> (Encrypted, [PathBuf; 2]) {
@@ -52,8 +58,7 @@ fn log_and_metadata_go_to_other_places_and_back_and_nothing_shows_anywhere() {
             (Moved::Metadata, None),
         ] {
             carry_out(&store.target(), what, &place.map_or(MoveTo::Back, |place| to(place))).expect("moved");
-            is_sound(&store.target());
-            is_twin(&store.target(), &twin);
+            is_sound_twin(&store.target(), &twin);
         }
         let mut files = store.files.clone();
         files.extend([&one, &two].into_iter().filter(|place| place.exists()).flat_map(files_of));
@@ -132,14 +137,11 @@ fn a_move_that_was_killed_or_finds_fault_leaves_the_store_as_it_was() {
                     |fate: &mut Fateful| move_part(store.folder.path(), Some(&secret), what, &place, fate);
                 let outcome = begun(&mut Fateful::Fault);
                 assert!(matches!(outcome, Err(MoveError::Unsound { .. })), "{outcome:?}");
-                is_sound(&store.target());
-                is_twin(&store.target(), &twin);
+                is_sound_twin(&store.target(), &twin);
                 assert!(catch_unwind(AssertUnwindSafe(|| begun(&mut Fateful::Killed))).is_err());
-                is_sound(&store.target());
-                is_twin(&store.target(), &twin);
+                is_sound_twin(&store.target(), &twin);
                 carry_out(&store.target(), what, &place).expect("it can be moved");
-                is_sound(&store.target());
-                is_twin(&store.target(), &twin);
+                is_sound_twin(&store.target(), &twin);
             }
         }
     }

@@ -96,6 +96,49 @@ fn a_key_that_no_osd_takes_is_refused_with_the_reason() {
     assert_eq!(new(&mut bench, &secrets(2, &"x".repeat(KEY_CHARS_MAX))).code, 0);
 }
 
+fn replace(bench: &mut Bench, was: &str, now: &str) -> Output {
+    let command = format!(r#"{{"prefix":"config-key replace","key":"dm-crypt/osd/{UUID}/luks"}}"#);
+    bench.run(&command, format!(r#"{{"was":"{was}","now":"{now}"}}"#).as_bytes())
+}
+
+/// A change of the key that was abandoned, and whose new key comes when another one has been made: that would open nothing.
+#[test]
+fn a_key_replaces_the_one_that_it_names_and_no_later_one() {
+    let mut bench = Bench::new();
+    let missing = replace(&mut bench, DMCRYPT, "abandoned");
+    assert_eq!(missing.code, Errno::ENOENT.negated(), "a destroyed OSD's key does not come back");
+    assert_eq!(new(&mut bench, &secrets(2, DMCRYPT)).code, 0);
+    let name = format!("dm-crypt/osd/{UUID}/luks");
+    let held = |bench: &Bench| bench.state.config_keys.value(&name).map(|value| value.to_vec());
+    for _ in 0..2 {
+        assert_eq!(replace(&mut bench, DMCRYPT, "second").code, 0, "said again, it is there already");
+        assert_eq!(held(&bench), Some(b"second".to_vec()));
+    }
+    let late = replace(&mut bench, DMCRYPT, "abandoned");
+    assert_eq!((late.code, held(&bench)), (Errno::ECANCELED.negated(), Some(b"second".to_vec())));
+    assert!(late.text.contains("another value") && !late.text.contains("second"), "{}", late.text);
+    assert_eq!(replace(&mut bench, "second", "third").code, 0);
+    assert_eq!(held(&bench), Some(b"third".to_vec()));
+}
+
+#[test]
+fn a_replacement_that_is_none_is_refused() {
+    let mut bench = Bench::new();
+    bench.ask(r#"{"prefix":"config-key set","key":"k","val":"v"}"#);
+    let long = format!(r#"{{"was":"v","now":"{}"}}"#, "x".repeat(KEY_CHARS_MAX + 1));
+    for (input, errno) in [
+        ("", Errno::EINVAL),
+        ("v", Errno::EINVAL),
+        (r#"{"was":"v"}"#, Errno::EINVAL),
+        (r#"{"was":"v","now":7}"#, Errno::EINVAL),
+        (long.as_str(), Errno::EFBIG),
+    ] {
+        let output = bench.run(r#"{"prefix":"config-key replace","key":"k"}"#, input.as_bytes());
+        assert_eq!(output.code, errno.negated(), "{input}: {}", output.text);
+    }
+    assert_eq!(bench.ask(r#"{"prefix":"config-key get","key":"k"}"#), "v");
+}
+
 #[test]
 fn a_destroyed_or_purged_osd_s_keys_are_forgotten() {
     for end in ["destroy", "purge", "purge-new"] {
