@@ -17,6 +17,8 @@ pub const SNAPS_MAX: usize = 4096;
 /// Omap keys of one message: twice what a metadata server keeps in one directory fragment's object at most
 /// (`mds_bal_fragment_size_max` is 100,000 entries, which it may write at once), and not more than a tenth of a second's work.
 pub const OMAP_KEYS_MAX: usize = 128 << 10;
+/// Objects in one page of a list, whatever the client asks for (`osd_max_pgls`).
+pub const LISTED_MAX: usize = 1024;
 /// Bytes of data in one answer: an object, and a page of its omap.
 pub const REPLY_BYTES_MAX: u64 = OBJECT_BYTES_MAX + OMAP_BYTES_MAX as u64;
 

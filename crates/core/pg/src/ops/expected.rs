@@ -1,8 +1,7 @@
 //! [`expected_bytes`]: how much memory a message may come to take, before anybody has looked at its object.
 
 use super::copied::PART_BYTES_MAX;
-use super::{MessageLimits, OBJECT_BYTES_MAX};
-use crate::list::ENTRIES_MAX;
+use super::{LISTED_MAX, MessageLimits, OBJECT_BYTES_MAX};
 use nacre_denc::Reader;
 use nacre_msg::osd_op::code;
 use nacre_msg::{OsdOp, SubOp};
@@ -48,7 +47,7 @@ fn of_operation(op: &SubOp, limits: MessageLimits, object_bytes: u64) -> u64 {
             u64::from(keys).saturating_mul(SMALL_BYTES).min(omap_bytes)
         }
         code::PGLS | code::PGNLS | code::PGLS_FILTER | code::PGNLS_FILTER => {
-            op.pg_list().count.min(ENTRIES_MAX as u64) * LISTED_BYTES
+            op.pg_list().count.min(LISTED_MAX as u64) * LISTED_BYTES
         }
         code::CALL => CALL_BYTES,
         // A notification waits for it, and its answer is empty.

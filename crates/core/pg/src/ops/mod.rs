@@ -34,7 +34,7 @@ pub(crate) mod testing;
 mod tests;
 
 pub use crate::turn::WORK_BYTES_MAX;
-pub use budget::{MessageLimits, OMAP_KEYS_MAX, OPS_MAX, REPLY_BYTES_MAX, SNAPS_MAX};
+pub use budget::{LISTED_MAX, MessageLimits, OMAP_KEYS_MAX, OPS_MAX, REPLY_BYTES_MAX, SNAPS_MAX};
 pub use check::check_limits;
 pub use classify::{ClassUse, Intent, classify};
 pub(crate) use copied::PART_BYTES_MAX;

@@ -8,7 +8,7 @@ use crate::object::{ObjectContext, ObjectInfo};
 use crate::ops::{self, Change, Env, Outcome, PlainRead, Request, Suspend};
 use crate::reply::{Answer, PendingReply};
 use crate::state::PgState;
-use crate::{Cx, Planted};
+use crate::{Cx, MessageLimits, Planted};
 use nacre_txn::ReadError;
 use nacre_types::{Errno, Eversion, HObject, SnapId, Stamp};
 
