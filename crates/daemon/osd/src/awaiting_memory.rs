@@ -12,23 +12,23 @@ use nacre_types::SpgId;
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
 
-/// What waits.
+/// What of a client waits for memory, or behind what does.
 #[derive(Debug)]
 pub(crate) enum Waiting {
     /// A message, where it goes, and what it may come to take beside its own bytes.
     Op {
-        /// Its PG.
+        /// The PG that it is for, as the primary has it.
         spg: SpgId,
-        /// The message.
+        /// The message, with the permit that counts its own bytes.
         op: ClientOp,
         /// What it counts for once it goes on.
         bytes: usize,
     },
     /// The client's word that it holds its messages for this PG: what it sent before must come before. It goes on with the message before it.
     BackoffAck {
-        /// The PG.
+        /// The PG that the backoff is of.
         spg: SpgId,
-        /// The backoff.
+        /// Number of the backoff within the session.
         id: u64,
     },
 }
@@ -36,7 +36,7 @@ pub(crate) enum Waiting {
 /// Whether a message may come to take so much.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Room {
-    /// It may.
+    /// It goes on at once.
     There,
     /// Its client has too much under way, or has not taken its answers.
     NotForClient,
@@ -138,12 +138,16 @@ impl AwaitingMemory {
         Next { goes: None, reserves }
     }
 
-    /// Whether a client waits for nothing but that others take their answers.
-    pub(crate) fn is_kept_out(&self, room: impl Fn(SessionId, usize) -> Room) -> bool {
-        self.of_clients.iter().any(|(session, queue)| match queue.waiting.front() {
-            Some(Waiting::Op { bytes, .. }) => room(*session, *bytes) == Room::NotWhileUnsent,
+    /// Clients that wait for nothing but that others take their answers.
+    pub(crate) fn kept_out(
+        &self,
+        room: impl Fn(SessionId, usize) -> Room,
+    ) -> impl Iterator<Item = SessionId> {
+        let waits = move |(session, queue): &(&SessionId, &Queue)| match queue.waiting.front() {
+            Some(Waiting::Op { bytes, .. }) => room(**session, *bytes) == Room::NotWhileUnsent,
             _ => false,
-        })
+        };
+        self.of_clients.iter().filter(waits).map(|(session, _)| *session)
     }
 
     /// Whether something may go on.
@@ -349,13 +353,15 @@ mod tests {
     fn what_is_kept_out_by_answers_that_others_do_not_take_keeps_nobody_else_waiting() {
         let mut awaiting = AwaitingMemory::default();
         let room = |_, bytes| if bytes > 100 { Room::NotWhileUnsent } else { Room::There };
+        let kept_out = |awaiting: &AwaitingMemory| awaiting.kept_out(room).collect::<Vec<_>>();
         push(&mut awaiting, 1, 1, 100);
-        assert!(!awaiting.is_kept_out(room));
+        assert_eq!(kept_out(&awaiting), []);
         push(&mut awaiting, 1, 2, 5000);
         push(&mut awaiting, 2, 1, 100);
-        assert!(!awaiting.is_kept_out(room), "nor what is behind others of its client");
+        assert_eq!(kept_out(&awaiting), [], "nor what is behind others of its client");
         assert_eq!(drain(&mut awaiting, room), [(1, 1), (2, 1)]);
-        assert!(awaiting.is_kept_out(room) && !awaiting.is_kept_out(not_of(1)));
+        assert_eq!(kept_out(&awaiting), [SessionId(1)]);
+        assert_eq!(awaiting.kept_out(not_of(1)).count(), 0, "its own answers are in its way");
         assert!(!awaiting.has_before(SessionId(3), 100));
     }
 }

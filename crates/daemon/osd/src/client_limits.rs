@@ -29,6 +29,11 @@ impl Limits {
         bytes.min(self.share())
     }
 
+    /// What a message of so many bytes counts for by itself: however long it is, it leaves a share to others.
+    pub(crate) fn own_cost(&self, bytes: usize) -> usize {
+        bytes.min(self.bytes - self.share())
+    }
+
     /// Whether a message may come to take so many `bytes`, where its client has `own` under way and not taken. It may beside
     /// others where half a share is left: or a client's notification would hold up its own long read.
     pub(crate) fn room(&self, bytes: usize, own: usize, of_all: Taken) -> Room {
@@ -46,10 +51,19 @@ impl Limits {
         if taken.saturating_add(cost) > self.bytes { Room::NotForAll } else { Room::There }
     }
 
-    /// Whether nothing more is to be read while messages hold `own` bytes themselves, and `all` with what they ask for and what was not taken.
+    /// Whether nothing more is to be read while messages hold `own` bytes themselves, beside what they ask for and what was not taken.
     /// A share is for those that bring data, whatever others do not take.
-    pub(crate) const fn is_too_much(&self, (own, all): (usize, usize)) -> bool {
+    pub(crate) const fn is_too_much(&self, own: usize, of_all: Taken) -> bool {
+        let all = own.saturating_add(of_all.expected).saturating_add(of_all.shared);
         all > self.bytes && own > self.share()
+    }
+
+    /// Whether nothing is read that would be if clients had taken their answers.
+    pub(crate) const fn is_full_of_unsent(&self, own: usize, of_all: Taken) -> bool {
+        let when_taken = Taken { shared: 0, unsent: 0, ..of_all };
+        of_all.shared > self.share() / 2
+            && self.is_too_much(own, of_all)
+            && !self.is_too_much(own, when_taken)
     }
 }
 
@@ -100,8 +114,33 @@ mod tests {
 
     #[test]
     fn sockets_are_read_whatever_others_ask_for_and_do_not_take_up_to_a_share() {
-        assert!(!limits().is_too_much((1000, 3 * MAX)));
-        assert!(limits().is_too_much((1001, MAX + 1)) && !limits().is_too_much((MAX, MAX)));
+        let limits = limits();
+        // Five that do not read.
+        let slow = Taken { unsent: 5000, shared: 5000, expected: 0 };
+        assert!(!limits.is_too_much(1000, Taken { expected: 2 * MAX, ..slow }));
+        assert!(limits.is_too_much(1001, slow));
+        assert!(!limits.is_too_much(MAX, Taken::default()) && limits.is_too_much(MAX + 1, Taken::default()));
+    }
+
+    #[test]
+    fn who_takes_no_answers_is_to_blame_where_sockets_would_be_read_without_them() {
+        let limits = limits();
+        let slow = |shared| Taken { unsent: shared, shared, expected: 1000 };
+        assert!(limits.is_full_of_unsent(3000, slow(1000)));
+        assert!(!limits.is_full_of_unsent(1000, slow(MAX)), "sockets are read");
+        assert!(!limits.is_full_of_unsent(3001, slow(1000)), "they would not be, either");
+        assert!(!limits.is_full_of_unsent(3000, slow(500)), "for so little");
+    }
+
+    /// Or a long write to a PG that is not active would stop the OSD.
+    #[test]
+    fn one_message_however_long_does_not_stop_the_reading() {
+        let limits = limits();
+        let one = limits.own_cost(1 << 30);
+        assert_eq!((one, limits.own_cost(100)), (3000, 100));
+        assert!(!limits.is_too_much(one, Taken { expected: 1000, ..Taken::default() }));
+        assert!(limits.is_too_much(2 * one, Taken::default()), "two do: it is memory that is taken");
+        assert_eq!(Limits::default().own_cost(1 << 30), 1 << 30);
     }
 
     /// 1 GiB of target: four that take whole objects slowly, and others that read 4 MiB each.

@@ -90,7 +90,8 @@ impl Dispatch<'_> {
         let net = &mut *self.parts.cx.net;
         match net.sessions.inbound_peer(conn) {
             Some(InboundPeer::Client(session, budget)) => {
-                let (session, permit) = (Arc::clone(session), budget.take(raw.front.len() + raw.data.len()));
+                let own = net.sessions.own_cost(raw.front.len() + raw.data.len());
+                let (session, permit) = (Arc::clone(session), budget.take(own));
                 self.client_message(conn, session, permit, raw);
             }
             Some(InboundPeer::Peer(osd)) => {
@@ -342,3 +343,6 @@ impl Dispatch<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -16,7 +16,8 @@
 //! | `shard_net` | the ways out of a shard: to clients, other OSDs, other shards |
 //! | `shard_msg` | what shards tell each other |
 //! | `sessions` | the connections that came in on a shard, and which of them are not read for now |
-//! | `memory`, `awaiting_memory` | the memory target: what is kept of what can be read again, how long logs are; messages that wait for memory |
+//! | `memory` | the memory target: what is kept of what can be read again, how long logs are |
+//! | `client_limits`, `awaiting_memory` | what of it clients' messages and answers may take; messages that wait for it |
 //! | `control` | once per OSD: boot, what Ceph's monitors leave to an OSD, and what connects the parts below |
 //! | `control_host`, `control_event` | OSD control on its shard; what it has for that |
 //! | `mon_link` | the session with the monitor |

@@ -4,7 +4,7 @@ use crate::asok;
 use crate::device::PROBE_INTERVAL_RELIEVED;
 use crate::pg_driver::PgDriver;
 use crate::shard_msg::{ShardMsg, ShardReport};
-use crate::shard_net::ShardCx;
+use crate::shard_net::{KeptOut, ShardCx};
 use nacre_buf::AlignedBuf;
 use nacre_env::MachineLoad;
 use nacre_msg::stats::PgStat;
@@ -113,10 +113,19 @@ impl Periodic {
         let awaiting = &pgs.awaiting_memory;
         if stalled >= STALLED_AFTER {
             cx.net.messenger.excuse_unread(cx.now);
-        } else if cx.net.is_kept_out(awaiting) {
+        } else if cx.net.kept_out(awaiting) != KeptOut::Nobody {
             // What sockets take now was not refused.
             cx.net.messenger.flush();
-            while cx.net.is_kept_out(awaiting) && cx.net.messenger.end_unread(cx.now, UNREAD_AFTER) {}
+            loop {
+                let spared = match cx.net.kept_out(awaiting) {
+                    KeptOut::Nobody => return,
+                    KeptOut::One(conn) => conn,
+                    KeptOut::Several => None,
+                };
+                if !cx.net.messenger.end_unread(cx.now, UNREAD_AFTER, spared) {
+                    return;
+                }
+            }
         }
     }
 

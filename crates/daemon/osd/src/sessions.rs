@@ -249,13 +249,13 @@ impl Sessions {
             Some(InboundPeer::Client(_, budget)) => budget.expected_bytes(),
             _ => 0,
         };
-        let of_all = Taken {
-            expected: self.budget.expected_bytes(),
-            unsent: messenger.unsent_client_bytes(),
-            shared: messenger.shared_unsent_bytes(),
-        };
         let own_unsent = conn.map_or(0, |conn| messenger.queued_bytes(conn));
-        self.limits.room(bytes, own.saturating_add(own_unsent), of_all)
+        self.limits.room(bytes, own.saturating_add(own_unsent), self.taken(messenger))
+    }
+
+    /// What a message of so many bytes counts for by itself.
+    pub(crate) fn own_cost(&self, bytes: usize) -> usize {
+        self.limits.own_cost(bytes)
     }
 
     /// What a message counts for that may come to take so many bytes.
@@ -283,7 +283,7 @@ impl Sessions {
         }
         let under_way = self.budget.held_messages().saturating_sub(waiting);
         let many = under_way >= self.limits.messages || waiting >= WAITING_MAX;
-        let large = self.limits.is_too_much(self.held(messenger));
+        let large = self.limits.is_too_much(self.budget.held_bytes(), self.taken(messenger));
         if many || large {
             self.last = conn;
             self.waits.0 += u64::from(many);
@@ -296,16 +296,19 @@ impl Sessions {
         }
     }
 
-    /// What messages hold themselves, and all they take with what was not taken of answers.
-    fn held(&self, messenger: &Messenger) -> (usize, usize) {
-        let (own, expected) = (self.budget.held_bytes(), self.budget.expected_bytes());
-        (own, own.saturating_add(expected).saturating_add(messenger.shared_unsent_bytes()))
+    /// What clients take beside their messages themselves.
+    fn taken(&self, messenger: &Messenger) -> Taken {
+        Taken {
+            expected: self.budget.expected_bytes(),
+            unsent: messenger.unsent_client_bytes(),
+            shared: messenger.shared_unsent_bytes(),
+        }
     }
 
-    /// Whether clients are not read, and answers that were not taken have their part in that: who waits behind its own has that much.
+    /// Whether several clients are not read, and would be if answers had been taken.
     pub(crate) fn is_full_of_unsent(&self, messenger: &Messenger) -> bool {
-        let is_part = messenger.shared_unsent_bytes() > self.limits.share() / 2;
-        self.conns.len() > 1 && is_part && self.limits.is_too_much(self.held(messenger))
+        let own = self.budget.held_bytes();
+        self.conns.len() > 1 && self.limits.is_full_of_unsent(own, self.taken(messenger))
     }
 
     /// Messages of clients that are under way, in PGs or on the way to them.
@@ -335,7 +338,8 @@ impl Sessions {
         let messages_max = self.limits.messages - self.limits.messages.div_ceil(4);
         let bytes = self.limits.bytes;
         let with_room = Limits { bytes: bytes - bytes.div_ceil(16), ..self.limits };
-        if under_way > messages_max || with_room.is_too_much(self.held(messenger)) {
+        let too_much = with_room.is_too_much(self.budget.held_bytes(), self.taken(messenger));
+        if under_way > messages_max || too_much {
             return;
         }
         let busy = |session: &Session, budget: &Budget| {
@@ -369,6 +373,23 @@ fn caps_at(parsed: Result<OsdCaps, CapsError>, text: &str, name: &AuthName, seen
 }
 
 #[cfg(test)]
+impl Sessions {
+    /// A client is there, whoever it is.
+    pub(crate) fn let_in(&mut self, conn: ConnId, number: u64) {
+        let (id, addr) = (SessionId(number), EntityAddr::default());
+        let (name, caps) = (EntityName::client(number), OsdCaps::none());
+        let session = Session { id, name, addr, seen_at: addr, caps, backs_off: true };
+        self.conns.insert(id, conn);
+        self.inbound_peers.insert(conn, InboundPeer::Client(Arc::new(session), self.budget.part()));
+    }
+
+    /// Clients that are not read.
+    pub(crate) fn paused(&self) -> Vec<ConnId> {
+        self.paused.iter().copied().collect()
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use super::*;
     use nacre_env::real::RealNet;
@@ -380,14 +401,8 @@ mod tests {
     /// Two clients, on connections 1 and 2.
     fn sessions() -> Sessions {
         let mut sessions = Sessions::new(0, Vec::new(), TicketForm::Sealed);
-        for number in [1, 2] {
-            let (id, addr) = (SessionId(number), EntityAddr::default());
-            let (name, caps) = (EntityName::client(number), OsdCaps::none());
-            let session = Session { id, name, addr, seen_at: addr, caps, backs_off: true };
-            sessions.conns.insert(id, ConnId(number));
-            let client = InboundPeer::Client(Arc::new(session), sessions.budget.part());
-            sessions.inbound_peers.insert(ConnId(number), client);
-        }
+        sessions.let_in(ConnId(1), 1);
+        sessions.let_in(ConnId(2), 2);
         sessions
     }
 

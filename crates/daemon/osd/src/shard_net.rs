@@ -13,7 +13,7 @@ use nacre_msgr::Config as MsgrConfig;
 use nacre_options::Values;
 use nacre_osd_core::MapCache;
 use nacre_pg::{ClientOp, Planted, SessionId};
-use nacre_service::Messenger;
+use nacre_service::{ConnId, Messenger};
 use nacre_types::{Entropy, Epoch, OsdId, SpgId, Stamp, UTime};
 use std::sync::Arc;
 
@@ -23,6 +23,17 @@ const EARLY_SEND_MAX: usize = 2;
 const GARBLED: [u64; 2] = [40, 200];
 /// Of clients' messages for other shards this part is dropped where that is planted.
 const DROPPED_ONE_IN: u64 = 8;
+
+/// Which clients wait until others take their answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum KeptOut {
+    /// No client waits for that.
+    Nobody,
+    /// The one on this connection: that it takes nothing itself is its own affair.
+    One(Option<ConnId>),
+    /// More than one.
+    Several,
+}
 
 /// What a shard sends with. It decides nothing but where a message goes.
 pub(crate) struct ShardNet {
@@ -90,10 +101,18 @@ impl ShardNet {
         !awaiting.is_empty() && self.sessions.takes_more(awaiting.count()) && awaiting.has_next(room)
     }
 
-    /// Whether clients wait until others take their answers: for nothing else, or to be read at all.
-    pub(crate) fn is_kept_out(&self, awaiting: &AwaitingMemory) -> bool {
-        awaiting.is_kept_out(|session, bytes| self.sessions.room(session, bytes, &self.messenger))
-            || self.sessions.is_full_of_unsent(&self.messenger)
+    /// Who waits until others take their answers: for nothing else, or to be read at all.
+    pub(crate) fn kept_out(&self, awaiting: &AwaitingMemory) -> KeptOut {
+        if self.sessions.is_full_of_unsent(&self.messenger) {
+            return KeptOut::Several;
+        }
+        let room = |session, bytes| self.sessions.room(session, bytes, &self.messenger);
+        let mut kept_out = awaiting.kept_out(room);
+        match (kept_out.next(), kept_out.next()) {
+            (None, _) => KeptOut::Nobody,
+            (Some(session), None) => KeptOut::One(self.sessions.conn(session)),
+            (Some(_), Some(_)) => KeptOut::Several,
+        }
     }
 
     /// Hands a client the maps behind `since`.

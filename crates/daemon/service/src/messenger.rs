@@ -10,6 +10,7 @@ mod half_open;
 mod incoming;
 mod intake;
 mod outbox;
+mod unsent;
 
 use away::AwaySessions;
 use conn::{Conn, Ending, read_some};
@@ -22,13 +23,14 @@ use nacre_msgr::{
     Config, Connection, Event, Fault, Opening, RawMessage, Session, SessionAnswer, Target, Workspace,
 };
 use nacre_types::{AddrVec, AuthName, EntityKind, Entropy, Stamp, UTime};
-use outbox::{Outbox, Unsent};
+use outbox::Outbox;
 use slab::Slab;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
+use unsent::Unsent;
 
 /// Events handed up in one turn, give or take what one socket gave at once: their owner must be able to say that it is
 /// enough (see [`Messenger::set_paused`]) before all that a thousand clients have sent is in memory.

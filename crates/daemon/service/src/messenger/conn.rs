@@ -1,7 +1,7 @@
 //! [`Conn`]: one connection with its socket; reading and writing it.
 
 use super::intake::{FREE_FRAME_BYTES, Intake, Owner};
-use super::outbox::Unsent;
+use super::unsent::Unsent;
 use super::{ConnId, EVENTS_MAX};
 use nacre_env::{ListenerId, Net, SocketId};
 use nacre_msgr::{Connection, Fault, Workspace};
