@@ -461,6 +461,11 @@ pub(crate) struct DeviceArgs {
 }
 
 impl DeviceArgs {
+    /// Whether a folder is given.
+    pub(crate) fn is_given(&self) -> bool {
+        self.wal_dir.is_some() || self.meta_dir.is_some()
+    }
+
     pub(crate) fn device_dirs(&self) -> nacre_osd::DeviceDirs {
         nacre_osd::DeviceDirs { log: self.wal_dir.clone(), meta: self.meta_dir.clone() }
     }

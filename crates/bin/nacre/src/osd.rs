@@ -287,6 +287,12 @@ pub(crate) fn run(options: &OsdArgs) -> Result<()> {
         let [id] = options.id[..] else { bail!("--rotate-dmcrypt-key is for one OSD: give one --id") };
         return dmcrypt::rotate(&Folder::open(&options.dir)?, id);
     }
+    if options.device_dirs.is_given() {
+        bail!(
+            "--wal-dir and --meta-dir are for a new store, with --mkfs; docs/runbooks/raw-devices.md says how log and metadata of one that is \
+             there are moved"
+        );
+    }
     let stop = Stop::register()?;
     let listen = options.listen.unwrap_or(Ipv4Addr::LOCALHOST.into());
     check_listen(listen)?;

@@ -131,6 +131,17 @@ impl Cluster<'_> {
     }
 }
 
+/// Options that are given, and are for a new cluster alone.
+fn only_for_new(identity: &Identity, options: &UpArgs) -> impl Iterator<Item = &'static str> {
+    let is_in_memory = identity.store == StoreKind::Memory;
+    let given = [
+        ("--mon-listen", !options.mon_listen.is_empty()),
+        ("--osd-size", options.osd_size.is_some() && !is_in_memory),
+        ("--wal-dir or --meta-dir", options.device_dirs.is_given()),
+    ];
+    given.into_iter().filter_map(|(name, is_given)| is_given.then_some(name))
+}
+
 /// An existing cluster, if the options do not contradict it.
 fn known(folder: &Folder, identity: &Identity, options: &UpArgs) -> Result<Identity> {
     let count = folder.osds()?.len();
@@ -156,6 +167,17 @@ fn known(folder: &Folder, identity: &Identity, options: &UpArgs) -> Result<Ident
     }
     if options.store.is_some_and(|store| store != identity.store) {
         bail!("{} holds a cluster with another kind of store; leave --store out", options.dir.display());
+    }
+    let port = identity.monitors.first().and_then(|addr| addr.socket).map(|socket| socket.port());
+    if options.port.is_some_and(|wanted| Some(wanted) != port) {
+        bail!(
+            "the first monitor of {} has another port; leave --port out, or move the monitor as docs/runbooks/mon-add-remove.md says",
+            options.dir.display()
+        );
+    }
+    // The command that made a cluster also starts it again.
+    for name in only_for_new(identity, options) {
+        println!("{name} has no effect: it is for a new cluster, and {} has one", options.dir.display());
     }
     let auth = options.auth.unwrap_or(identity.auth);
     let known = Identity { auth, ..identity.clone() };

@@ -5,6 +5,7 @@
 
 use crate::balancer::{ACTIVE, MODE, SLEEP_INTERVAL, SLEEP_INTERVAL_S};
 use crate::mon::{Cx, Mon};
+use crate::osd::has_its_pg_num;
 use crate::state::State;
 use nacre_maps::{OsdMap, Pool, flags};
 use nacre_mgr::balancer::{Evaluation, Load, Plan, Planner, evaluate};
@@ -72,15 +73,20 @@ pub(crate) fn unreported(map: &OsdMap, reported: usize) -> usize {
     usize::try_from(all).unwrap_or(usize::MAX).saturating_sub(reported)
 }
 
-/// Why nothing may move now.
-pub(crate) fn obstacle(state: &State, map: &OsdMap) -> Option<String> {
-    if let Some((_, name)) = STOPPED_BY.iter().find(|(flag, _)| map.has_flag(*flag)) {
-        return Some(format!("the flag {name} is set"));
-    }
+/// Why the balancer may not move anything now.
+fn obstacle(state: &State, map: &OsdMap) -> Option<String> {
     if map.require_min_compat_client < nacre_maps::RELEASE_LUMINOUS {
         return Some("clients older than luminous are allowed, which do not know of exceptions".to_owned());
     }
-    if map.pools.values().any(|pool| pool.pg_num != pool.pg_num_target || pool.pgp_num != pool.pg_num) {
+    obstacle_to_copying(state, map)
+}
+
+/// Why no PG is to be copied elsewhere now that need not be.
+pub(crate) fn obstacle_to_copying(state: &State, map: &OsdMap) -> Option<String> {
+    if let Some((_, name)) = STOPPED_BY.iter().find(|(flag, _)| map.has_flag(*flag)) {
+        return Some(format!("the flag {name} is set"));
+    }
+    if map.pools.values().any(|pool| !has_its_pg_num(pool)) {
         return Some("a pool is on its way to another number of PGs".to_owned());
     }
     let unclean = state.stats.pgs.pgs(map).filter(|(_, stat)| stat.state & !SCRUBS != CALM).count();
@@ -109,7 +115,9 @@ impl Mon {
     pub(crate) fn tick_balancer(&mut self, cx: &Cx<'_>) {
         let period = self.state.option_of_managers(SLEEP_INTERVAL).and_then(|text| text.parse().ok());
         let period = nacre_types::seconds(period.unwrap_or(SLEEP_INTERVAL_S)).max(Duration::from_secs(1));
-        let due = *self.state.balancer.next.get_or_insert_with(|| cx.now + period);
+        // A shorter period begins at once.
+        let due = self.state.balancer.next.map_or(cx.now + period, |due| due.min(cx.now + period));
+        self.state.balancer.next = Some(due);
         let is_wanted =
             self.state.mgr.own_is_active() && is_active(&self.state) && mode(&self.state) == "upmap";
         if !is_wanted {

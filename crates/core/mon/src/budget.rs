@@ -20,6 +20,11 @@ pub(crate) const LOG_ENTRIES_PER_MESSAGE_MAX: usize = 1000;
 const OSDMAP_BYTES_MAX: usize = 2 * (CRUSH_BYTES_MAX + (10 << 20));
 /// Longest CRUSH map that a command brings: that of 100,000 OSDs.
 pub(crate) const CRUSH_BYTES_MAX: usize = 8 << 20;
+/// Input of a command (`-i FILE`): more than any command takes. It is refused where the client is connected: a link between monitors carries no
+/// more than its queue holds.
+pub(crate) const INPUT_BYTES_MAX: usize = CRUSH_BYTES_MAX + (4 << 20);
+/// Messages that wait in the leader, together.
+pub(crate) const DELAYED_BYTES_MAX: usize = 256 << 20;
 /// No batch is longer. The monitors' log takes longer ones: their driver asserts it.
 pub const BATCH_BYTES_MAX: usize = PENDING_BYTES_MAX + MESSAGE_BYTES_MAX + OSDMAP_BYTES_MAX;
 

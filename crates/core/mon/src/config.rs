@@ -201,6 +201,22 @@ fn bytes_of((who, name): &(Who, String), value: &str) -> usize {
     who.id.len() + who.mask.0.len() + who.mask.1.len() + name.len() + value.len()
 }
 
+/// An option as the manager `manager`, such as `a`, has it: what is kept for it alone (`mgr.a`), for all of them, or for everybody, and of a
+/// module's option `mgr/MODULE/OPTION` before that what is kept for it as `mgr/MODULE/a/OPTION`.
+pub(crate) fn of_manager<'a>(
+    values: &'a BTreeMap<(Who, String), String>,
+    manager: &str,
+    name: &str,
+) -> Option<&'a str> {
+    let of_module = name.strip_prefix(MODULES).and_then(|rest| rest.split_once('/'));
+    let own = of_module.map(|(module, option)| format!("{MODULES}{module}/{manager}/{option}"));
+    let sections = [Who::parse(&format!("mgr.{manager}")), Who::parse("mgr"), Some(Who::global())];
+    own.into_iter().chain([name.to_owned()]).find_map(|name| {
+        let of = |who: &Who| values.get(&(who.clone(), name.clone())).map(String::as_str);
+        sections.iter().flatten().find_map(of)
+    })
+}
+
 impl ConfigDb {
     pub(crate) fn open(snapshot: &dyn Snapshot, monitor: &str) -> Self {
         let pairs = snapshot.scan(PREFIX).into_iter();
@@ -279,6 +295,11 @@ impl ConfigDb {
     #[must_use]
     pub fn value(&self, who: &Who, name: &str) -> Option<&str> {
         self.values.get(&(who.clone(), name.to_owned())).map(String::as_str)
+    }
+
+    /// An option as our own manager has it: see [`of_manager`].
+    pub(crate) fn of_own_manager(&self, name: &str) -> Option<&str> {
+        of_manager(&self.values, &self.monitor, name)
     }
 
     /// Stores a checked value and returns it as stored.

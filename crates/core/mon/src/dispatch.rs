@@ -1,9 +1,10 @@
 //! Messages: what each asks for, and which caps that needs.
 
 use crate::answers::{Again, Request, RequestKind};
-use crate::budget::{Change, Delayed, LOG_ENTRIES_PER_MESSAGE_MAX, PENDING_BYTES_MAX};
+use crate::budget::{Change, DELAYED_BYTES_MAX, Delayed, LOG_ENTRIES_PER_MESSAGE_MAX, PENDING_BYTES_MAX};
 use crate::command::{CommandCx, Output};
 use crate::event::{Endpoint, SessionId};
+use crate::front::bytes_of;
 use crate::mon::{Cx, Mon};
 use crate::session::Identity;
 use nacre_auth::Rwx;
@@ -77,14 +78,20 @@ impl Mon {
                 let name = self.identity_of(delayed.session).map(|identity| identity.auth_name.clone());
                 self.keep_or_refuse(&name.unwrap_or_default(), change, delayed);
             }
-            None if self.delayed.len() < DELAYED_MAX => self.delayed.push_back(delayed),
+            None if self.may_wait(&delayed) => self.delayed.push_back(delayed),
             None => (),
         }
     }
 
+    /// Whether there is room for another message that waits.
+    fn may_wait(&self, delayed: &Delayed) -> bool {
+        let bytes: usize = self.delayed.iter().map(|other| bytes_of(&other.message)).sum();
+        self.delayed.len() < DELAYED_MAX && bytes + bytes_of(&delayed.message) <= DELAYED_BYTES_MAX
+    }
+
     fn keep_or_refuse(&mut self, name: &AuthName, change: Change, delayed: Delayed) {
         let waiting = self.delayed.iter().filter(|other| other.session == delayed.session).count();
-        if waiting < DELAYED_PER_SESSION_MAX && self.delayed.len() < DELAYED_MAX {
+        if waiting < DELAYED_PER_SESSION_MAX && self.may_wait(&delayed) {
             return self.delayed.push_back(delayed);
         }
         let (result, status) = (Errno::EAGAIN.negated(), change.refusal(name));

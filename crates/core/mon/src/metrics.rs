@@ -26,7 +26,8 @@ pub fn view(state: &State, sessions: Vec<(String, usize)>) -> View {
     let mut class_used_bytes: BTreeMap<String, i64> = BTreeMap::new();
     for (osd, stat) in pgs.osds().filter(|(osd, _)| map.exists(*osd)) {
         if let Some(class) = map.crush.item_class_name(osd) {
-            *class_used_bytes.entry(class.to_owned()).or_default() += stat.statfs.used_raw();
+            let used = class_used_bytes.entry(class.to_owned()).or_default();
+            *used = used.saturating_add(stat.statfs.used_raw());
         }
     }
     let osd = |id| OsdView {

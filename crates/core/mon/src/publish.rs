@@ -7,7 +7,7 @@ use crate::mon::Mon;
 use crate::session::{Session, Versions};
 use nacre_auth::Rwx;
 use nacre_denc::Encode;
-use nacre_msg::{Log, LogPriority, Message, MonGetOsdMap, OsdPgCreate2, Subscription};
+use nacre_msg::{ClusterLogEntry, Log, LogPriority, Message, MonGetOsdMap, OsdPgCreate2, Subscription};
 use nacre_types::{Epoch, OsdId, SpgId};
 
 /// Maps per message; Ceph `osd_map_message_max`.
@@ -241,6 +241,8 @@ impl Mon {
 
     /// The peer said that it has this epoch.
     pub(crate) fn knows_epoch(&mut self, session: SessionId, epoch: Epoch) {
+        // One that it cannot have is not believed: see `hear_epoch`.
+        let epoch = epoch.min(self.state.osd.published().epoch);
         if let Some(entry) = self.sessions.get_mut(&session) {
             entry.osdmap_epoch = epoch;
         }
@@ -353,17 +355,22 @@ impl Mon {
         if !subscription.is_met_by(version) || version == 0 {
             return;
         }
-        let entries: Vec<_> = if subscription.start == 0 {
-            log.entries().rev().find(|entry| entry.priority >= level).cloned().into_iter().collect()
+        let is_wanted = |entry: &ClusterLogEntry| entry.priority >= level;
+        let mut news: Vec<ClusterLogEntry> = if subscription.start == 0 {
+            log.entries().rev().find(|entry| is_wanted(entry)).cloned().into_iter().collect()
         } else {
-            let news = log.after(subscription.start - 1).filter(|(_, entry)| entry.priority >= level);
-            news.map(|(_, entry)| entry.clone()).take(LOG_ENTRIES_PER_MESSAGE_MAX).collect()
+            let news = log.after(subscription.start - 1).map(|(_, entry)| entry);
+            news.filter(|entry| is_wanted(entry)).cloned().collect()
         };
-        if entries.is_empty() {
+        if news.is_empty() {
             return self.served_to(session, what, version);
         }
-        let message = Log { version, fsid: self.state.fsid, entries };
-        self.send_served(session, what, version, message);
+        let fsid = self.state.fsid;
+        while !news.is_empty() {
+            let rest = news.split_off(news.len().min(LOG_ENTRIES_PER_MESSAGE_MAX));
+            let entries = std::mem::replace(&mut news, rest);
+            self.send_served(session, what, version, Log { version, fsid, entries });
+        }
     }
 
     /// Newest and oldest version of a map, for `MMonGetVersion`; `None` when we have no such map.

@@ -1,7 +1,7 @@
 //! [`ScrapeTarget`]: where a monitor is to show metrics, and the web page.
 
 use crate::batch::{Batch, Snapshot};
-use crate::config::{self, Target, Who};
+use crate::config::{self, Who};
 use crate::dashboard_module::{self, WantedPage};
 use crate::managers;
 use crate::metrics_module::{MODULE, OPTIONS, SERVER_ADDR, SERVER_PORT};
@@ -88,14 +88,9 @@ impl ScrapeTarget {
         }
     }
 
-    /// A module's option for this manager. One for it alone comes first; of sections, the most specific.
+    /// A module's option for this manager.
     fn value(&self, options: &str, option: &str) -> Option<&str> {
-        let manager = Target { name: &self.name, device_class: None, location: &BTreeMap::new() };
-        let own = format!("{options}{}/{option}", self.name.id);
-        [own, format!("{options}{option}")].iter().find_map(|name| {
-            let values = self.values.iter().filter(|((who, of), _)| of == name && who.concerns(&manager));
-            values.max_by_key(|((who, _), _)| who.rank()).map(|(_, value)| value.as_str())
-        })
+        config::of_manager(&self.values, &self.name.id, &format!("{options}{option}"))
     }
 
     /// Nowhere while a stock manager is active, or the module is switched off.

@@ -21,7 +21,7 @@ fn obstacle(state: &State, map: &OsdMap, osd: OsdId) -> Option<String> {
     if map.has_flag(flags::osdmap::NOOUT) || has_osd_flag(map, osd, flags::osd::NOOUT) {
         return Some("the flag noout is set".to_owned());
     }
-    if let Some(reason) = balancing::obstacle(state, map) {
+    if let Some(reason) = balancing::obstacle_to_copying(state, map) {
         return Some(reason);
     }
     let unreported = balancing::unreported(map, state.stats.pgs.pgs(map).count());

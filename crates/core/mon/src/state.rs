@@ -262,11 +262,10 @@ impl State {
         self.config.effective(&target).into_iter().map(of_name).collect()
     }
 
-    /// An option as managers have it: what is kept for all of them, or for everybody.
+    /// An option as our own manager has it: what is kept for it, for all managers, or for everybody.
     #[must_use]
     pub fn option_of_managers(&self, name: &str) -> Option<&str> {
-        let sections = [Who::parse("mgr"), Some(Who::global())];
-        sections.into_iter().flatten().find_map(|who| self.config.value(&who, name))
+        self.config.of_own_manager(name)
     }
 
     /// An option that is a number as OSDs have it: what is kept for all of them, or for everybody, or its default.

@@ -5,11 +5,24 @@ use crate::config_key::CRASH_REPORTS;
 use crate::crashes::{RETAIN_INTERVAL, RETAIN_S};
 use crate::mon::{Cx, Mon};
 use crate::osd::TimedOut;
+use crate::session::Identity;
 use crate::state::State;
 use nacre_msg::LogPriority;
-use nacre_types::{EntityKind, IntervalSet, PoolId, UTime};
+use nacre_types::{EntityAddr, EntityKind, IntervalSet, PoolId, UTime};
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::time::Duration;
+
+/// A client's instance, at the address that its connection comes from: what it says of its address may be another client's.
+fn proven_addr(identity: &Identity) -> EntityAddr {
+    let said = identity.addr.socket.map(|socket| socket.ip().to_canonical());
+    match identity.seen_at {
+        Some(seen) if said != Some(seen.to_canonical()) => {
+            EntityAddr { socket: Some(SocketAddr::new(seen, 0)), ..identity.addr }
+        }
+        _ => identity.addr,
+    }
+}
 
 impl Mon {
     pub(crate) fn tick(&mut self, cx: &mut Cx<'_>) {
@@ -73,7 +86,7 @@ impl Mon {
             .sessions
             .iter()
             .filter(|(_, entry)| is_revoked(entry))
-            .map(|(session, entry)| (*session, entry.kind, entry.identity.addr))
+            .map(|(session, entry)| (*session, entry.kind, proven_addr(&entry.identity)))
             .collect();
         let until = cx.wall.after(self.state.auth.keys().lifetimes().service);
         for (session, kind, addr) in ended {

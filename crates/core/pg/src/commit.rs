@@ -171,6 +171,7 @@ impl Pg {
         self.recovery = crate::recovery::Recovery::default();
         self.snaptrim.cancel();
         self.scrub.abort();
+        self.watches.resume(cx.now);
         self.state.drop_staged(cx);
     }
 }

@@ -31,6 +31,8 @@ pub(crate) enum Phase {
     Activating {
         /// Epoch that becomes `last_epoch_started`.
         epoch: Epoch,
+        /// Enough copies are whole to serve clients.
+        is_enough: bool,
         /// OSDs that have not got it durably, this one among them.
         waiting: BTreeSet<OsdId>,
     },

@@ -1,6 +1,7 @@
 //! [`Stamps`]: since when the PG is active, clean, undersized and so on, for its reports (`pg_stat_t`).
 
 use nacre_msg::stats::pg_state;
+use nacre_txn::Op;
 use nacre_types::{Epoch, UTime};
 
 /// When the PG last was what, by the calendar clock; and counts that only this copy's memory has.
@@ -17,7 +18,12 @@ pub(crate) struct Stamps {
     pub(crate) became_peered: UTime,
     pub(crate) reported_seq: u64,
     pub(crate) reported_epoch: Epoch,
+    /// Copies of objects, or chunks, that were brought to where they belong.
     pub(crate) recovered_objects: u64,
+    /// Bytes of data of copies that were sent, fetched or rebuilt for that, also of those that did not come to their end.
+    pub(crate) recovered_bytes: u64,
+    /// Likewise entries of omaps.
+    pub(crate) recovered_keys: u64,
     /// Objects of this copy that were damaged, and brought anew.
     pub(crate) repaired_objects: u64,
 }
@@ -27,6 +33,17 @@ impl Stamps {
     pub(crate) fn became(&mut self, wall: UTime) {
         (self.change, self.active, self.clean, self.peered) = (wall, wall, wall, wall);
         (self.undegraded, self.full_size) = (wall, wall);
+    }
+
+    /// Notes that recovery has moved a part of an object, made of `ops`, to `copies` OSDs.
+    pub(crate) fn moved(&mut self, ops: &[Op], copies: usize) {
+        for op in ops {
+            match op {
+                Op::Write { data, .. } => self.recovered_bytes += (data.len() * copies) as u64,
+                Op::OmapSet { entries, .. } => self.recovered_keys += (entries.len() * copies) as u64,
+                _ => (),
+            }
+        }
     }
 
     /// Notes that peering has ended.

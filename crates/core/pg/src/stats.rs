@@ -175,6 +175,7 @@ impl PgState {
         let counters = &self.info.counters;
         let size = i64::from(self.interval.size);
         let count = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
+        let since_start = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
         let (degraded, misplaced) = self.copies_short();
         ObjStatSum {
             num_bytes: counters.bytes,
@@ -190,8 +191,10 @@ impl PgState {
             num_wr: counters.writes,
             num_wr_kb: counters.write_bytes >> 10,
             num_scrub_errors: counters.scrub_errors,
-            num_objects_recovered: i64::try_from(self.stamps.recovered_objects).unwrap_or(i64::MAX),
-            num_objects_repaired: i64::try_from(self.stamps.repaired_objects).unwrap_or(i64::MAX),
+            num_objects_recovered: since_start(self.stamps.recovered_objects),
+            num_bytes_recovered: since_start(self.stamps.recovered_bytes),
+            num_keys_recovered: since_start(self.stamps.recovered_keys),
+            num_objects_repaired: since_start(self.stamps.repaired_objects),
             num_large_omap_objects: i64::try_from(self.info.history.large_omap_objects).unwrap_or(i64::MAX),
             num_objects_dirty: counters.objects,
             num_whiteouts: counters.whiteouts,

@@ -357,7 +357,7 @@ impl Driver {
                     self.blame(from, outcome);
                 }
             }
-            LinkMsg::Leads { term } => self.uplink.announced(Leader { term, id: from }),
+            LinkMsg::Leads { term, applied } => self.uplink.announced(Leader { term, id: from }, applied),
             LinkMsg::ToLeader { term, what } => self.handle_from_front(from, term, what)?,
             LinkMsg::ToFront { term, what } => self.handle_from_leader(Leader { term, id: from }, what),
             LinkMsg::Ping { sent, vitals } => {
@@ -507,7 +507,7 @@ impl Driver {
         let tables = self.replica.tables()?;
         self.lead = Some(Leadership::open(term, tables, &self.presence, times, self.entropy.as_mut())?);
         tracing::info!(mon = self.presence.name, term, "this monitor leads");
-        self.uplink.announced(Leader { term, id: self.replica.quorum().id() });
+        self.uplink.announced(Leader { term, id: self.replica.quorum().id() }, 0);
         self.links.members().into_iter().for_each(|id| self.announce_lead(id));
         self.follow_metrics();
         Ok(())
@@ -516,7 +516,8 @@ impl Driver {
     /// Tells another monitor that we lead, so that its front's sessions come to us.
     fn announce_lead(&mut self, to: NodeId) {
         if let Some(lead) = &self.lead {
-            self.links.send(to, LinkMsg::Leads { term: lead.term }, &mut self.messenger);
+            let message = LinkMsg::Leads { term: lead.term, applied: self.replica.applied().index };
+            self.links.send(to, message, &mut self.messenger);
         }
     }
 
@@ -530,7 +531,8 @@ impl Driver {
         }
     }
 
-    /// The front serves while a leader is heard that knows its sessions.
+    /// The front serves while a leader is heard that knows its sessions, and not before this monitor's tables have what the leader's had when it
+    /// said that it leads: they may hold keys and caps that were revoked since.
     fn follow_leader(&mut self) {
         self.last_leader = self.replica.quorum().leader().or(self.last_leader);
         let leader = self.heard_leader();
@@ -539,7 +541,8 @@ impl Driver {
             Follow::Resume => self.front.resume_sessions(),
             Follow::End => self.front.end_sessions(),
         }
-        let is_served = leader.is_some() && self.uplink.leader() == leader;
+        let is_current = self.replica.applied().index >= self.uplink.applied_by_leader();
+        let is_served = leader.is_some() && self.uplink.leader() == leader && is_current;
         self.front.serve(is_served);
     }
 

@@ -13,9 +13,9 @@ use std::ops::Range;
 pub(crate) const KIND: u16 = 0x7100;
 /// The newest layout that we speak, and the oldest that reads what we write.
 const VERSION: u16 = 1;
-/// Version of the envelope; 2 added what a monitor says of itself to Hello and Ping, 3 what a message serves to Send. A reader of an earlier
-/// version skips that.
-const LAYOUT: u8 = 3;
+/// Version of the envelope; 2 added what a monitor says of itself to Hello and Ping, 3 what a message serves to Send, 4 the leader's position to
+/// Leads. A reader of an earlier version skips that.
+const LAYOUT: u8 = 4;
 
 /// How a monitor is, as it says once per second.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -49,6 +49,8 @@ pub(crate) enum LinkMsg {
     Leads {
         /// The term in which it does.
         term: u64,
+        /// The last entry of the log that its tables have. A monitor whose tables have less may hold keys that were revoked since.
+        applied: u64,
     },
     /// From the leader, to the front of the receiver.
     ToFront {
@@ -213,9 +215,10 @@ impl LinkMsg {
                 w.count(vitals.quorum.len());
                 vitals.quorum.iter().for_each(|member| w.u64(member.0));
             }
-            Self::Leads { term } => {
+            Self::Leads { term, applied } => {
                 w.u8(7);
                 w.u64(term);
+                w.u64(applied);
             }
             Self::Pong { sent, wall } => {
                 w.u8(6);
@@ -249,7 +252,7 @@ impl LinkMsg {
                 Self::Ping { sent, vitals: if version >= 2 { Vitals::decode(r)? } else { Vitals::default() } }
             }
             6 => Self::Pong { sent: Stamp(r.u64()?), wall: r.get()? },
-            7 => Self::Leads { term: r.u64()? },
+            7 => Self::Leads { term: r.u64()?, applied: if version >= 4 { r.u64()? } else { 0 } },
             8 => Self::Gone,
             other => return Err(unknown(other)),
         })

@@ -21,7 +21,7 @@ use nacre_quorum::{
     Effect, HardState, LogEntry, LogPosition, LogWrite, Members, MembersChange, NodeId, PeerMessage,
     Proposal, ProposeError, Quorum, Settings, StepError, Stored, StoredError,
 };
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
 
 /// Everything of the log; the rest are tables.
@@ -81,6 +81,11 @@ pub enum ReplicaError {
         "mon.{0} was removed from the cluster, or made anew elsewhere; remove its folder, or let it join again"
     )]
     Removed(String),
+    /// The log goes on from a position for which no tables have come.
+    #[error(
+        "the log goes on from entry {0}, and the tables that have come are others; start the monitor again, which asks for them anew"
+    )]
+    OtherTables(u64),
     /// There is no cluster in it, or not yet.
     #[error("the store holds no cluster, or has not got its data yet")]
     NoTables,
@@ -134,8 +139,8 @@ pub(crate) struct Replica {
     to_write: Option<LogWrite>,
     /// A change that the log does not take yet, since the lead is being handed over.
     deferred: Option<(Token, Bytes)>,
-    /// Tables that came from the leader, for a snapshot that the log may take up.
-    received: Vec<Pair>,
+    /// Tables that came from leaders, each for the snapshot at an entry of the log, which the log may take up.
+    received: BTreeMap<u64, Vec<Pair>>,
     /// Goes with the next commit: what was applied, and how far the log is known to be committed.
     pending: KvBatch,
     /// The last entry that is not kept, as stored or pending.
@@ -202,7 +207,7 @@ impl Replica {
             effects: VecDeque::new(),
             to_write: None,
             deferred: None,
-            received: Vec::new(),
+            received: BTreeMap::new(),
             pending: KvBatch::default(),
             trimmed,
             last,
@@ -293,7 +298,9 @@ impl Replica {
         message: PeerMessage,
         tables: Vec<Pair>,
     ) -> Result<(), StepError> {
-        self.received = tables;
+        if let Some(position) = message.snapshot() {
+            self.received.insert(position.index, tables);
+        }
         self.quorum.step(from, message)
     }
 
@@ -438,17 +445,17 @@ impl Replica {
         Ok(())
     }
 
-    /// Instead of all tables and of all of the log, the tables that were received.
+    /// Instead of all tables and of all of the log, the tables that were received for `position`.
     fn stage_tables(&mut self, position: LogPosition, members: &Members) -> Result<(), ReplicaError> {
+        let tables =
+            self.received.remove(&position.index).ok_or(ReplicaError::OtherTables(position.index))?;
         self.pending = KvBatch::default();
         for (key, _) in self.store.scan_prefix(b"")? {
             if !key.starts_with(RAFT) || key.starts_with(LOG) {
                 self.pending.delete(key);
             }
         }
-        for (key, value) in std::mem::take(&mut self.received) {
-            self.pending.put(key, value);
-        }
+        tables.into_iter().for_each(|(key, value)| self.pending.put(key, value));
         self.pending.delete(JOINS);
         self.pending.put(APPLIED, applied_bytes(position, members));
         self.applied = (position, members.clone());

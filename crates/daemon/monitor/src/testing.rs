@@ -94,7 +94,7 @@ pub(crate) fn samples() -> Vec<LinkMsg> {
         LinkMsg::ToFront { term: 3, what: ToFront::Send { session: 1, raw: raw(), served: Some(served) } },
         LinkMsg::ToFront { term: 3, what: ToFront::Close { session: 1 } },
         LinkMsg::ToFront { term: 3, what: ToFront::GlobalIds(5..9) },
-        LinkMsg::Leads { term: 4 },
+        LinkMsg::Leads { term: 4, applied: 9 },
         LinkMsg::Ping { sent: stamp, vitals: Vitals::default() },
         LinkMsg::Ping {
             sent: stamp,

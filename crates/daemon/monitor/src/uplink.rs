@@ -35,6 +35,8 @@ pub(crate) enum Follow {
 pub(crate) struct Uplink {
     /// Has said that it takes messages of sessions, over the link that is still there.
     announced: Option<Leader>,
+    /// What its tables had then.
+    applied: u64,
     /// Knows the sessions.
     in_use: Option<Leader>,
     /// Since when no leader is heard, and whether sessions have ended for that.
@@ -42,11 +44,16 @@ pub(crate) struct Uplink {
 }
 
 impl Uplink {
-    /// A monitor says that it leads. One that said so of a later term is believed.
-    pub(crate) fn announced(&mut self, leader: Leader) {
+    /// A monitor says that it leads, with tables that have the log up to the entry `applied`. One that said so of a later term is believed.
+    pub(crate) fn announced(&mut self, leader: Leader, applied: u64) {
         if self.announced.is_none_or(|known| known.term <= leader.term) {
-            self.announced = Some(leader);
+            (self.announced, self.applied) = (Some(leader), applied);
         }
+    }
+
+    /// The last entry of the log that the leader's tables had when it said that it leads.
+    pub(crate) fn applied_by_leader(&self) -> u64 {
+        self.applied
     }
 
     /// What was on its way from or to a monitor is lost.
@@ -93,7 +100,7 @@ mod tests {
     fn another_leader_is_told_of_sessions_when_it_takes_their_messages() {
         let mut uplink = Uplink::default();
         assert_eq!(uplink.follow(Some(leader(2, 1)), NOW), Follow::Stay, "it has not said that it is ready");
-        uplink.announced(leader(2, 1));
+        uplink.announced(leader(2, 1), 0);
         assert_eq!(uplink.follow(Some(leader(2, 1)), NOW), Follow::Resume);
         assert_eq!(uplink.follow(Some(leader(2, 1)), NOW), Follow::Stay);
         // Silence, and it is still the same.
@@ -103,29 +110,29 @@ mod tests {
         // Another, which is not ready yet: nobody hears what is said meanwhile.
         assert_eq!(uplink.follow(Some(leader(3, 2)), NOW), Follow::Stay);
         assert_eq!(uplink.leader(), None);
-        uplink.announced(leader(3, 2));
+        uplink.announced(leader(3, 2), 0);
         assert_eq!(uplink.follow(Some(leader(3, 2)), NOW), Follow::Resume);
     }
 
     #[test]
     fn what_an_earlier_leader_said_and_what_came_late_changes_nothing() {
         let mut uplink = Uplink::default();
-        uplink.announced(leader(3, 2));
-        uplink.announced(leader(2, 1));
+        uplink.announced(leader(3, 2), 0);
+        uplink.announced(leader(2, 1), 0);
         assert_eq!(uplink.follow(Some(leader(3, 2)), NOW), Follow::Resume);
     }
 
     #[test]
     fn the_leader_is_told_of_sessions_again_when_something_between_it_and_us_was_lost() {
         let mut uplink = Uplink::default();
-        uplink.announced(leader(2, 1));
+        uplink.announced(leader(2, 1), 0);
         assert_eq!(uplink.follow(Some(leader(2, 1)), NOW), Follow::Resume);
         uplink.lost(NodeId(3));
         assert_eq!(uplink.follow(Some(leader(2, 1)), NOW), Follow::Stay);
         uplink.lost(NodeId(1));
         assert_eq!(uplink.leader(), None);
         assert_eq!(uplink.follow(Some(leader(2, 1)), NOW), Follow::Stay);
-        uplink.announced(leader(2, 1));
+        uplink.announced(leader(2, 1), 0);
         assert_eq!(uplink.follow(Some(leader(2, 1)), NOW), Follow::Resume);
     }
 
@@ -133,7 +140,7 @@ mod tests {
     fn sessions_of_one_that_hears_no_leader_end_once() {
         let mut uplink = Uplink::default();
         let at = |tenths: u64| Stamp::default() + Duration::from_millis(100 * tenths);
-        uplink.announced(leader(2, 1));
+        uplink.announced(leader(2, 1), 0);
         assert_eq!(uplink.follow(Some(leader(2, 1)), at(0)), Follow::Resume);
         assert_eq!(uplink.follow(None, at(1)), Follow::Stay, "an election");
         assert_eq!(uplink.follow(None, at(4)), Follow::Stay);

@@ -17,8 +17,16 @@ const TIMED_OUT: i32 = 124;
 /// (`bin/ceph_call.rs`) for a refusal. `until_true SECONDS SCRIPT` waits for a script to end well, which knows the functions that the whole one
 /// does; a `grep -q` in it may end before what it reads from. It looks less often the longer it waits: each `ceph` is time of a processor that
 /// the cluster could use. `free_port [COUNT]` prints ports of the loopback address on which nobody listens, below those that the system gives to
-/// outgoing connections: one of these may be taken before the server has begun to listen.
+/// outgoing connections: one of these may be taken before the server has begun to listen. `jq -e` fails when there was nothing to judge, which
+/// jq 1.6 calls success.
 const PRELUDE: &str = r#"
+jq() {
+  case "$1" in -e*) ;; *) command jq "$@"; return ;; esac
+  local output
+  output=$(command jq "$@" && echo .) || { local status=$?; printf '%s' "$output"; return $status; }
+  if [ "$output" = . ]; then return 4; fi
+  printf '%s' "${output%.}"
+}
 nok() {
   local status=0
   "$@" >/dev/null 2>&1 || status=$?
@@ -197,4 +205,20 @@ impl Shell {
 fn expect_success(ran: &Ran, script: &str) -> String {
     assert!(ran.code == 0, "exit status {}:\n{script}\nout: {}\nerr: {}", ran.code, ran.out, ran.err);
     ran.out.strip_suffix('\n').unwrap_or(&ran.out).to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Scratch;
+
+    #[test]
+    fn a_question_about_nothing_is_not_answered_well() {
+        let scratch = Scratch::new();
+        let shell = Shell::at(scratch.path(), Path::new("none.conf"));
+        shell.run("true | jq -e .x").expect_code(4);
+        shell.run("until_true 0 'true | jq -e .x'").expect_code(1);
+        shell.run("echo null | jq -e .").expect_code(1);
+        assert_eq!(shell.sh(r#"echo '{"x": "a\nb"}' | jq -er .x; echo '[1]' | jq -c ."#), "a\nb\n[1]");
+    }
 }

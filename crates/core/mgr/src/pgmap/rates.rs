@@ -76,15 +76,37 @@ impl Rate {
 #[derive(Debug)]
 struct Sample {
     at: Stamp,
+    /// What the PGs of each pool have grown by since the monitor began to lead.
     pools: BTreeMap<PoolId, ObjStatSum>,
 }
 
-/// The last samples of every pool's counters.
+/// The last samples of what every pool's counters have grown by.
+///
+/// Growth is counted PG by PG: a PG that is reported for the first time comes with a past, and what only its primary's memory counts
+/// (what was recovered) begins anew with another primary.
 #[derive(Debug, Default)]
 pub(super) struct Rates {
     samples: VecDeque<Sample>,
     version: u64,
     now: Stamp,
+    /// Each PG's counters as they were reported last.
+    pgs: BTreeMap<PgId, ObjStatSum>,
+}
+
+/// What counters of a PG have grown by from `old` to `new`; one that is less than it was has begun anew.
+fn growth(old: &ObjStatSum, new: &ObjStatSum) -> ObjStatSum {
+    let grown =
+        |of: fn(&ObjStatSum) -> i64| if of(new) >= of(old) { of(new) - of(old) } else { of(new).max(0) };
+    ObjStatSum {
+        num_rd: grown(|sum| sum.num_rd),
+        num_rd_kb: grown(|sum| sum.num_rd_kb),
+        num_wr: grown(|sum| sum.num_wr),
+        num_wr_kb: grown(|sum| sum.num_wr_kb),
+        num_objects_recovered: grown(|sum| sum.num_objects_recovered),
+        num_bytes_recovered: grown(|sum| sum.num_bytes_recovered),
+        num_keys_recovered: grown(|sum| sum.num_keys_recovered),
+        ..ObjStatSum::default()
+    }
 }
 
 impl Rates {
@@ -95,10 +117,14 @@ impl Rates {
             return;
         }
         self.version = version;
-        let mut pools: BTreeMap<PoolId, ObjStatSum> = BTreeMap::new();
+        let mut pools = self.samples.back().map(|sample| sample.pools.clone()).unwrap_or_default();
         for (pg, stat) in pgs {
-            *pools.entry(pg.pool).or_default() += &stat.stats.sum;
+            let pool: &mut ObjStatSum = pools.entry(pg.pool).or_default();
+            if let Some(old) = self.pgs.insert(*pg, stat.stats.sum.clone()) {
+                *pool += &growth(&old, &stat.stats.sum);
+            }
         }
+        self.pgs.retain(|pg, _| pgs.contains_key(pg));
         self.samples.push_back(Sample { at: now, pools });
         if self.samples.len() > SAMPLES_COUNT_MAX {
             self.samples.pop_front();
@@ -124,7 +150,6 @@ impl Rates {
         if self.now.since(last.at) > QUIET_AFTER {
             return Some(Rate::default());
         }
-        // A pool that is missing from the first sample is new or was unknown: its past is no rate.
         let of_pool =
             |(id, new): (&PoolId, &ObjStatSum)| Some(Rate::between(first.pools.get(id)?, new, span));
         let wanted = last.pools.iter().filter(|(id, _)| pool.is_none_or(|pool| pool == **id));
@@ -157,5 +182,23 @@ mod tests {
         assert_eq!(rates.rate(Some(2)), None);
         rates.sample(at(60), 2, &pgs(1020));
         assert_eq!(rates.rate(None), Some(Rate::default()), "nobody reports any more");
+    }
+
+    #[test]
+    fn the_past_of_a_pg_is_no_rate_and_a_new_primary_takes_nothing_back() {
+        let mut rates = Rates::default();
+        let at = |second| Stamp::default() + Duration::from_secs(second);
+        let stat = |seed, writes, recovered| {
+            let mut stat = PgStat::default();
+            (stat.stats.sum.num_wr, stat.stats.sum.num_bytes_recovered) = (writes, recovered);
+            (PgId { pool: 1, seed }, stat)
+        };
+        rates.sample(at(1), 1, &[stat(0, 100, 5_000_000)].into());
+        // Another PG of the pool is reported for the first time since this monitor leads.
+        rates.sample(at(2), 2, &[stat(0, 110, 5_000_000), stat(1, 1_000_000_000, 0)].into());
+        // The first one has another primary, which has recovered some of it already.
+        rates.sample(at(3), 3, &[stat(0, 120, 4_000), stat(1, 1_000_000_004, 0)].into());
+        let rate = rates.rate(Some(1)).expect("three reports");
+        assert_eq!((rate.write_ops, rate.recovered_bytes), (12, 2000));
     }
 }

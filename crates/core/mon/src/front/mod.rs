@@ -22,8 +22,10 @@ mod view;
 
 pub use event::{FrontEffect, FrontEvent};
 pub use resume::RESUME_BYTES_MAX;
+pub(crate) use resume::bytes_of;
 
 use crate::batch::{Batch, Snapshot};
+use crate::budget::INPUT_BYTES_MAX;
 use crate::event::{Endpoint, Peer, Served, SessionId};
 use handshake::Handshake;
 use holds::Holds;
@@ -32,9 +34,10 @@ use nacre_auth::{
     AuthMethod, CryptoKey, GLOBAL_IDS_PER_GRANT, GlobalIds, Keyring, MonAuthContext, MonSessionAuth,
     ServiceTickets,
 };
+use nacre_buf::BufList;
 use nacre_denc::DecodeError;
-use nacre_msg::{Answer, Auth, AuthReply, Message};
-use nacre_types::{AddrVec, AuthName, EntityKind, Entropy, Stamp, UTime};
+use nacre_msg::{Answer, Auth, AuthReply, CommandReply, Message, MgrCommandReply, MonCommandAck};
+use nacre_types::{AddrVec, AuthName, EntityKind, Entropy, Errno, Stamp, UTime};
 use resume::{Resume, Room};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -116,6 +119,28 @@ pub struct Front {
     /// For what the next leader is to be told.
     room: Room,
     effects: Vec<FrontEffect>,
+}
+
+/// The answer to a command whose input is longer than any command takes.
+fn input_refused(message: &Message) -> Option<Message> {
+    let length = match message {
+        Message::MonCommand(command) => command.data.len(),
+        Message::MgrCommand(command) => command.data.len(),
+        Message::Command(command) => command.data.len(),
+        _ => 0,
+    };
+    if length <= INPUT_BYTES_MAX {
+        return None;
+    }
+    let (result, data) = (Errno::E2BIG.negated(), BufList::new());
+    let status = format!("the command's input has {length} bytes; at most {INPUT_BYTES_MAX} are taken");
+    Some(match message {
+        Message::MonCommand(command) => {
+            MonCommandAck { version: 0, result, status, cmd: command.cmd.clone(), data }.into()
+        }
+        Message::MgrCommand(_) => MgrCommandReply { result, status, data }.into(),
+        _ => CommandReply { result, status, data }.into(),
+    })
 }
 
 impl Front {
@@ -338,6 +363,9 @@ impl Front {
             return self.close(session);
         };
         let (for_tell, endpoint) = (entry.for_tell, entry.peer.endpoint);
+        if let Some(refusal) = input_refused(&message) {
+            return self.effects.push(FrontEffect::Send { session, tid, message: Box::new(refusal) });
+        }
         match *message {
             Message::Command(command) if endpoint == Endpoint::Mon => {
                 self.effects.push(FrontEffect::Tell { session, tid, command: Box::new(command) });

@@ -137,11 +137,13 @@ impl Resume {
 }
 
 /// About what a request takes in memory, and at most what it takes on a link.
-fn bytes_of(message: &Message) -> usize {
+pub(crate) fn bytes_of(message: &Message) -> usize {
     let strings =
         |strings: &[String]| strings.iter().map(|text| size_of::<String>() + text.len()).sum::<usize>();
     let long = match message {
         Message::MonCommand(command) => strings(&command.cmd) + command.data.len(),
+        Message::MgrCommand(command) => strings(&command.cmd) + command.data.len(),
+        Message::Command(command) => strings(&command.cmd) + command.data.len(),
         Message::GetPoolStats(ask) => strings(&ask.pools),
         Message::MonGetVersion(ask) => ask.what.len(),
         Message::PoolOp(op) => op.name.len(),

@@ -28,7 +28,7 @@ pub(super) fn checks(state: &State, map: &OsdMap) -> Vec<Check> {
     let mut out = down_checks(map);
     out.extend(fullness_checks(map));
     out.extend(flags_check(map));
-    out.extend(ahead_check(state));
+    out.extend(ahead_check(state, map));
     out.extend(refused_check(state, map));
     out.extend(alert_checks(state, map));
     out.extend(slow_ops(state, map));
@@ -173,11 +173,12 @@ fn too_many_repairs(state: &State, map: &OsdMap) -> Option<Check> {
 }
 
 /// OSDs have seen epochs that this monitor has not made.
-fn ahead_check(state: &State) -> Option<Check> {
+fn ahead_check(state: &State, map: &OsdMap) -> Option<Check> {
     let newest = state.osd.published().epoch;
     let line =
         |(osd, epoch): (&OsdId, &u32)| format!("osd.{osd} had epoch {epoch}, this monitor has {newest}");
-    let lines: Vec<String> = state.osd.ahead().iter().map(line).collect();
+    let lines: Vec<String> =
+        state.osd.ahead().iter().filter(|(osd, _)| map.exists(**osd)).map(line).collect();
     let summary =
         format!("{} osds have newer maps than the monitor, whose store is an older copy", lines.len());
     (!lines.is_empty()).then(|| Check::new("OSD_MAPS_AHEAD", Severity::Error, summary, lines))

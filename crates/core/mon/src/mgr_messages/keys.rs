@@ -24,8 +24,22 @@ fn config_values(state: &State, prefix: &str) -> Values {
 }
 
 impl Mon {
-    /// Whoever could ask for each key may subscribe to all.
-    fn may_read_keys(&self, session: SessionId, prefix: &str) -> bool {
+    /// Leaves of `data` what the session could ask for key by key. That a prefix is allowed as a key says nothing of the keys below it.
+    fn readable(&self, session: SessionId, mut data: Values) -> Values {
+        let Some(identity) = self.identity_of(session) else { return Values::new() };
+        let may_read_config = identity.caps.allows_service("config", Rwx::R);
+        data.retain(|key, _| {
+            if key.starts_with(CONFIG) {
+                return may_read_config;
+            }
+            let args = BTreeMap::from([("key".to_owned(), key.clone())]);
+            identity.caps.allows_command("config-key", "config-key get", &args, Rwx::R)
+        });
+        data
+    }
+
+    /// Whether a subscriber hears that there is nothing below the prefix.
+    fn hears_of_nothing(&self, session: SessionId, prefix: &str) -> bool {
         if prefix.starts_with(CONFIG) {
             return self.allows(session, "config", Rwx::R);
         }
@@ -38,16 +52,16 @@ impl Mon {
     /// Sends all that there is below the prefix.
     pub(crate) fn serve_keys(&mut self, session: SessionId, what: &str) {
         let Some(prefix) = what.strip_prefix(KvData::TOPIC) else { return };
-        if !self.may_read_keys(session, prefix) {
-            return;
-        }
         let data = if prefix.starts_with(CONFIG) {
             config_values(&self.state, prefix)
         } else {
             let held = self.state.config_keys.iter_prefix(prefix);
             held.map(|(key, value)| (key.clone(), Some(value.clone()))).collect()
         };
-        self.send_keys(session, prefix, false, data);
+        let data = self.readable(session, data);
+        if !data.is_empty() || self.hears_of_nothing(session, prefix) {
+            self.send_keys(session, prefix, false, data);
+        }
     }
 
     /// Sends subscribers what has changed.
@@ -73,8 +87,9 @@ impl Mon {
                 let below = changed.iter().filter(|(key, _)| {
                     key.starts_with(prefix.as_str()) && key.starts_with(CONFIG) == is_option
                 });
-                let data: Values = below.map(|(key, value)| (key.clone(), value.clone())).collect();
-                if !data.is_empty() && self.may_read_keys(session, &prefix) {
+                let below: Values = below.map(|(key, value)| (key.clone(), value.clone())).collect();
+                let data = self.readable(session, below);
+                if !data.is_empty() {
                     self.send_keys(session, &prefix, true, data);
                 }
             }

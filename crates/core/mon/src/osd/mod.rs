@@ -23,6 +23,7 @@ pub use crush_edit::{CrushPlace, LocationError};
 pub use failure::FailureReport;
 pub(crate) use history::NewestMap;
 pub use history::{EPOCHS_COUNT_MIN, History};
+pub(crate) use pace::has_its_pg_num;
 pub use pools::{POOL_NAME_BYTES_MAX, PoolError, PoolSpec, pool_by_name};
 pub use status::OsdStatus;
 pub(crate) use status::{TimedOut, has_osd_flag, share};

@@ -60,7 +60,8 @@ fn placed(pool: &Pool) -> u32 {
     pool.pgp_num_target.min(pool.pg_num_target).min(pool.pg_num).max(1)
 }
 
-fn is_there(pool: &Pool) -> bool {
+/// A pool has as many PGs as it is to have, placed as they are to be: also where that is by fewer than there are (`pgp_num` set by hand).
+pub(crate) fn has_its_pg_num(pool: &Pool) -> bool {
     // Maps of before there were targets have none.
     let has_targets = pool.pg_num_target > 0 && pool.pgp_num_target > 0;
     !has_targets || pool.pg_num >= pool.pg_num_target && pool.pgp_num == placed(pool)
@@ -77,7 +78,7 @@ fn serves(id: PoolId, pool: &Pool, stats: &PgMap) -> bool {
 fn next(id: PoolId, pool: &Pool, stats: &PgMap, sum: &ObjStatSum, room: &mut Room) -> Option<Numbers> {
     // What the pool's first PGs wait for is told at `OsdMaps::grow_pool`; PGs that are about to be merged stand still.
     let waits = pool.has_flag(flags::pool::CREATING) || pool.pg_num_pending < pool.pg_num;
-    if waits || is_there(pool) || !serves(id, pool, stats) {
+    if waits || has_its_pg_num(pool) || !serves(id, pool, stats) {
         return None;
     }
     if pool.pg_num < pool.pg_num_target {
@@ -94,8 +95,13 @@ impl OsdMaps {
     /// Takes all pools that are not there yet one step further. `share` is `target_max_misplaced_ratio`; without it everything happens at
     /// once.
     pub(crate) fn pace_pools(&mut self, stats: &PgMap, digest: &Digest, share: Option<f64>) {
-        let on_the_way: Vec<PoolId> =
-            self.upcoming().pools.iter().filter(|(_, pool)| !is_there(pool)).map(|(id, _)| *id).collect();
+        let on_the_way: Vec<PoolId> = self
+            .upcoming()
+            .pools
+            .iter()
+            .filter(|(_, pool)| !has_its_pg_num(pool))
+            .map(|(id, _)| *id)
+            .collect();
         if on_the_way.is_empty() {
             return;
         }
@@ -104,7 +110,7 @@ impl OsdMaps {
             let Some(room) = &mut room else {
                 self.grow_pool(id);
                 let place = |pool: &Pool| Numbers { pg_num: pool.pg_num, pgp_num: placed(pool) };
-                let place = self.upcoming().pool(id).filter(|pool| !is_there(pool)).map(place);
+                let place = self.upcoming().pool(id).filter(|pool| !has_its_pg_num(pool)).map(place);
                 place.into_iter().for_each(|numbers| self.set_numbers(id, numbers));
                 continue;
             };
@@ -179,13 +185,13 @@ mod tests {
             pgp_num_target,
             ..Pool::default()
         };
-        assert!(is_there(&pool(8, 8, 8, 8)));
-        assert!(is_there(&pool(8, 4, 8, 4)), "by hand");
-        assert!(is_there(&pool(8, 8, 0, 0)), "an old map");
-        assert!(!is_there(&pool(8, 8, 32, 32)));
-        assert!(!is_there(&pool(32, 8, 32, 32)));
+        assert!(has_its_pg_num(&pool(8, 8, 8, 8)));
+        assert!(has_its_pg_num(&pool(8, 4, 8, 4)), "by hand");
+        assert!(has_its_pg_num(&pool(8, 8, 0, 0)), "an old map");
+        assert!(!has_its_pg_num(&pool(8, 8, 32, 32)));
+        assert!(!has_its_pg_num(&pool(32, 8, 32, 32)));
         // Downwards: placement first, then merges, which are not ours.
-        assert!(!is_there(&pool(32, 32, 8, 8)));
-        assert!(is_there(&pool(32, 8, 8, 8)));
+        assert!(!has_its_pg_num(&pool(32, 32, 8, 8)));
+        assert!(has_its_pg_num(&pool(32, 8, 8, 8)));
     }
 }

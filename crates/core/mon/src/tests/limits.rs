@@ -1,7 +1,9 @@
 //! What an administrator may store, however long a loop runs.
 
 use super::{ADMIN, World};
-use crate::budget::{BATCH_BYTES_MAX, CRUSH_BYTES_MAX, PENDING_BYTES_MAX};
+use crate::budget::{
+    BATCH_BYTES_MAX, CRUSH_BYTES_MAX, DELAYED_BYTES_MAX, INPUT_BYTES_MAX, PENDING_BYTES_MAX,
+};
 use crate::cluster_log::TEXT_BYTES_MAX;
 use crate::config::{ConfigDb, ConfigError, VALUE_BYTES_MAX, VALUES_BYTES_MAX, VALUES_COUNT_MAX, Who};
 use crate::config_key::{
@@ -126,4 +128,37 @@ fn a_crush_map_that_does_not_fit_into_the_log_is_refused() {
     let replies = world.take(admin);
     let [Message::MonCommandAck(ack)] = &replies[..] else { panic!("one answer, not {replies:?}") };
     assert!(ack.result == Errno::E2BIG.negated() && ack.status.contains("8 MiB"), "{ack:?}");
+}
+
+/// What a command brings is bounded before the leader has it: a link between monitors ends when more waits for it than its queue holds.
+#[test]
+fn input_that_no_command_takes_is_refused_where_its_client_is_connected() {
+    let mut world = World::new(1);
+    let admin = world.connect(ADMIN);
+    for (length, taken) in [(INPUT_BYTES_MAX, false), (INPUT_BYTES_MAX + 1, true)] {
+        let cmd = vec![r#"{"prefix":"status"}"#.to_owned()];
+        let data = Bytes::from(vec![0; length]).into();
+        world.message(admin, 7, MonCommand { cmd, data, ..MonCommand::default() });
+        let replies = world.take(admin);
+        let [Message::MonCommandAck(ack)] = &replies[..] else { panic!("one answer, not {replies:?}") };
+        assert_eq!(ack.result == Errno::E2BIG.negated(), taken, "{length}: {}", ack.status);
+    }
+}
+
+#[test]
+fn changes_that_wait_are_bounded_in_bytes() {
+    let mut world = World::new(1);
+    let client = world.connect(ADMIN);
+    let change = |world: &mut World, length: usize| {
+        let cmd = vec![r#"{"prefix":"config-key set","key":"k"}"#.to_owned()];
+        let data = Bytes::from(vec![0; length]).into();
+        world.message(client, 7, MonCommand { cmd, data, ..MonCommand::default() });
+    };
+    // Its budget is spent: what follows waits.
+    (0..500).for_each(|_| change(&mut world, 1));
+    world.take(client);
+    let count = DELAYED_BYTES_MAX / INPUT_BYTES_MAX + 3;
+    (0..count).for_each(|_| change(&mut world, INPUT_BYTES_MAX));
+    let refused = |message: &Message| matches!(message, Message::MonCommandAck(ack) if ack.result == Errno::EAGAIN.negated());
+    assert_eq!(world.take(client).iter().filter(|message| refused(message)).count(), 3);
 }

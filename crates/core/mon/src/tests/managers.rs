@@ -456,6 +456,45 @@ fn keys_come_whole_and_then_as_they_change_to_those_who_may_read_them() {
     assert_eq!(seen, ["config/"], "keys are secret, options are not");
 }
 
+/// Its caps allow keys of a form; that a prefix has that form says nothing of the keys below it.
+#[test]
+fn keys_below_a_prefix_are_looked_at_one_by_one() {
+    let mut world = World::new(1);
+    let admin = world.connect(ADMIN);
+    for key in ["rbd/mirror/site_name", "rbd/mirror/peer/1/secret"] {
+        let json = format!(r#"{{"prefix":"config-key set","key":"{key}","val":"x"}}"#);
+        assert_eq!(world.ask(admin, &json).expect("an answer").result, 0);
+    }
+    world.add_client("client.peer", "profile rbd-mirror-peer", "");
+    let client = world.connect("client.peer");
+    let seen = |world: &mut World| -> Vec<String> {
+        let of = |message| if let Message::KvData(data) = message { Some(data.data) } else { None };
+        world.take(client).into_iter().filter_map(of).flat_map(BTreeMap::into_keys).collect()
+    };
+    world.subscribe(client, "kv:rbd/mirror/", 0, false);
+    assert_eq!(seen(&mut world), ["rbd/mirror/site_name"]);
+    world.subscribe(client, "kv:rbd/mirror/peer", 0, false);
+    assert_eq!(seen(&mut world), [] as [&str; 0]);
+    world.ask(admin, r#"{"prefix":"config-key set","key":"rbd/mirror/peer/1/secret","val":"y"}"#);
+    assert_eq!(seen(&mut world), [] as [&str; 0], "nor when one changes");
+}
+
+/// What is kept for one manager is followed by that one: our own has the name of the monitor that leads.
+#[test]
+fn options_of_one_manager_are_its_own() {
+    let mut world = World::new(1);
+    let admin = world.connect(ADMIN);
+    let mut set = |who: &str, name: &str, value: &str| {
+        let json = format!(r#"{{"prefix":"config set","who":"{who}","name":"{name}","value":"{value}"}}"#);
+        assert_eq!(world.ask(admin, &json).expect("an answer").result, 0, "{json}");
+        world.mon.state.option_of_managers("mgr/balancer/active").map(str::to_owned)
+    };
+    assert_eq!(set("mgr", "mgr/balancer/active", "true").as_deref(), Some("true"));
+    assert_eq!(set("mgr.z", "mgr/balancer/active", "false").as_deref(), Some("true"), "another one's");
+    assert_eq!(set("mgr.a", "mgr/balancer/active", "false").as_deref(), Some("false"));
+    assert_eq!(set("mgr", "mgr/balancer/a/active", "true").as_deref(), Some("true"));
+}
+
 #[test]
 fn osds_report_to_the_monitor_too_while_a_stock_manager_is_active() {
     let mut world = World::new(1);

@@ -6,7 +6,7 @@ use nacre_maps::{OsdMap, flags};
 use nacre_msg::{
     MarkMeDead, MarkMeDown, Message, MonGetOsdMap, OsdAlive, OsdBeacon, OsdBoot, OsdFailure, OsdPgTemp,
 };
-use nacre_types::{Errno, OsdId, PgId};
+use nacre_types::{Epoch, Errno, OsdId, PgId};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -500,4 +500,26 @@ fn devices_are_those_that_osds_name() {
     let place = r#""location":[{"host":"there","dev":"vda","path":"/dev/vda"}]"#;
     assert!(json[0].contains(place) && json[0].contains(r#""daemons":["osd.2"]"#), "{json:?}");
     assert_eq!(tell(r#"info","devid":"S3""#).0, Errno::ENOENT.negated());
+}
+
+#[test]
+fn an_epoch_that_no_map_has_harms_nobody() {
+    let mut world = World::new(1);
+    let session = world.boot_all(1)[0];
+    world.message(session, 0, OsdAlive { version: u64::MAX, ..OsdAlive::default() });
+    world.message(session, 0, OsdPgTemp { version: u64::MAX, map_epoch: Epoch::MAX, ..OsdPgTemp::default() });
+    world.boot_as(session, 0, 1, |boot| OsdBoot { version: u64::MAX, ..boot });
+    world.pass(Duration::from_secs(1));
+    let admin = world.connect(ADMIN);
+    let ask = |world: &mut World, json: &str| world.ask(admin, json).expect("an answer").result;
+    let is_ahead = |world: &World| {
+        crate::health::checks(world.mon.state()).iter().any(|check| check.code == "OSD_MAPS_AHEAD")
+    };
+    assert!(is_ahead(&world));
+    // With the OSD the complaint goes.
+    let wall = world.wall;
+    world.mon.state.osd.mark_down(0, wall);
+    world.settle();
+    assert_eq!(ask(&mut world, r#"{"prefix":"osd purge-actual","id":0,"yes_i_really_mean_it":true}"#), 0);
+    assert!(!is_ahead(&world));
 }

@@ -119,7 +119,7 @@ fn requests_that_wait_take_bounded_memory_and_what_is_answered_or_over_makes_roo
     let mut world = World::new(1);
     let large = |world: &mut World, session, commits| {
         world.commits_complete = commits;
-        let data = BufList::from(vec![0_u8; 17 << 20]);
+        let data = BufList::from(vec![0_u8; 11 << 20]);
         let cmd = vec![r#"{"prefix":"osd getcrushmap"}"#.to_owned()];
         let tid = world.new_tid();
         world.message(session, tid, MonCommand { cmd, data, ..MonCommand::default() });
@@ -128,11 +128,10 @@ fn requests_that_wait_take_bounded_memory_and_what_is_answered_or_over_makes_roo
         let session = world.connect(ADMIN);
         large(&mut world, session, true);
     }
-    let (first, second) = (world.connect(ADMIN), world.connect(ADMIN));
-    large(&mut world, first, false);
-    large(&mut world, second, false);
+    let [first, second, third] = [(); 3].map(|()| world.connect(ADMIN));
+    [first, second, third].into_iter().for_each(|session| large(&mut world, session, false));
     world.change_leader();
-    assert_eq!(world.closed, [second], "17 MiB and 17 MiB are more than a front keeps");
+    assert_eq!(world.closed, [third], "three times 11 MiB are more than a front keeps");
 }
 
 #[test]

@@ -126,6 +126,23 @@ fn the_log_is_followed_from_one_level_at_a_time() {
 }
 
 #[test]
+fn a_burst_of_the_log_is_followed_to_its_end() {
+    let mut world = World::new(1);
+    let client = world.connect(ADMIN);
+    world.subscribe(client, "log-info", 0, false);
+    world.take(client);
+    let count = 2 * crate::budget::LOG_ENTRIES_PER_MESSAGE_MAX + 7;
+    let wall = world.wall;
+    (0..count).for_each(|n| world.mon.state.clog(nacre_msg::LogPriority::INFO, wall, format!("line {n}")));
+    world.settle();
+    let lines = |message: Message| if let Message::Log(log) = message { log.entries } else { Vec::new() };
+    let lines: Vec<String> =
+        world.take(client).into_iter().flat_map(lines).map(|entry| entry.message).collect();
+    let wanted: Vec<String> = (0..count).map(|n| format!("line {n}")).collect();
+    assert_eq!(lines, wanted);
+}
+
+#[test]
 fn without_caps_there_are_no_maps() {
     let mut world = World::new(1);
     world.add_client("client.nobody", "allow service mon r", "");

@@ -174,12 +174,13 @@ impl Peering {
         }
         let epoch = state.map.epoch;
         state.wish_pg_temp(cx);
-        if state.complete_count(PgState::is_whole) >= state.min_size() {
+        let is_enough = state.complete_count(PgState::is_whole) >= state.min_size();
+        if is_enough {
             state.info.last_epoch_started = epoch;
             state.info.last_interval_started = state.interval.since;
         }
         state.info.merge_shards = state.shards_to_merge();
-        self.set_phase(state, Phase::Activating { epoch, waiting: state.interval.members() });
+        self.set_phase(state, Phase::Activating { epoch, is_enough, waiting: state.interval.members() });
         for osd in state.others() {
             state.send_activate(cx, osd);
         }
@@ -223,14 +224,18 @@ impl Peering {
         cx: &mut Cx<'_>,
         osd: OsdId,
     ) -> Option<PeeringOutcome> {
-        let Phase::Activating { epoch, waiting } = &mut state.phase else { return None };
+        let Phase::Activating { epoch, is_enough, waiting } = &mut state.phase else { return None };
         waiting.remove(&osd);
-        let epoch = *epoch;
-        waiting.is_empty().then(|| self.all_activated(state, cx, epoch))
+        let (epoch, serving) = (*epoch, *is_enough);
+        waiting.is_empty().then(|| self.all_activated(state, cx, (epoch, serving)))
     }
 
-    fn all_activated(&mut self, state: &mut PgState, cx: &mut Cx<'_>, epoch: Epoch) -> PeeringOutcome {
-        let serving = state.info.last_epoch_started == epoch;
+    fn all_activated(
+        &mut self,
+        state: &mut PgState,
+        cx: &mut Cx<'_>,
+        (epoch, serving): (Epoch, bool),
+    ) -> PeeringOutcome {
         self.set_phase(state, Phase::Active { serving });
         if serving {
             state.info.history.last_epoch_started = epoch;

@@ -193,6 +193,8 @@ impl Recovery {
             entry.delta.objects = -1;
             entry.delta.clones = -i64::from(!object.snap.is_head());
             entry.delta.bytes = -signed(older.map_or(0, |context| context.info.size));
+            // A copy that has it does not miss it: one of a few chunks, or data that cannot be read.
+            txn.push(Op::Remove(object.clone()));
             state.missing.insert(object.clone(), Eversion::ZERO);
         }
         self.unfound.remove(object);

@@ -105,6 +105,7 @@ impl Recovery {
         if *source != from || *need != version || *at != here || !goes_on {
             return;
         }
+        state.stamps.moved(&txn.ops, 1);
         match next {
             Some(next) => {
                 *at = next;

@@ -170,11 +170,12 @@ impl Recovery {
         None
     }
 
-    fn send_part(&mut self, state: &PgState, cx: &mut Cx<'_>, object: &HObject, part: part::Part) {
+    fn send_part(&mut self, state: &mut PgState, cx: &mut Cx<'_>, object: &HObject, part: part::Part) {
         let header = state.header();
         let Some(pushing) = self.pushing(object) else { return };
         let Some(at) = std::mem::replace(&mut pushing.next, part.next.clone()) else { return };
         let (targets, version) = (pushing.targets.clone(), pushing.version.unwrap_or_default());
+        state.stamps.moved(&part.txn.ops, targets.len());
         pushing.sent.push_back(SentPart { at: at.clone(), since: cx.now, waiting: targets.clone() });
         if part.next.is_some() {
             self.part_is_due(object);

@@ -242,6 +242,7 @@ impl Recovery {
                 .chunk_of(osd, object)
                 .and_then(|chunk| compute(&coding.codec, &parts, object, &at, next.as_ref(), chunk));
             let Some(ops) = made else { return Some(self.cannot_recover(state, cx, object)) };
+            state.stamps.moved(&ops, 1);
             let txn = Transaction { collection: state.spg, ops };
             if osd == state.whoami {
                 state.apply_own_part(cx, object, at.clone(), next.is_none(), txn);

@@ -273,3 +273,23 @@ fn a_session_has_so_many_notifies_under_way_and_no_more() {
     assert_eq!(world.call(2, "a", many(30)).result, Errno::EBUSY.negated());
     assert_eq!(world.call(0, "a", many(30)).result, 0, "others notify");
 }
+
+/// The change that ends a watch is taken back when peering begins anew in the same interval: the watch is there still, and ends later.
+#[test]
+fn a_watch_ends_though_peering_began_anew_meanwhile() {
+    let mut world = watched();
+    let primary = world.primary();
+    let acting = world.map().pg_to_up_acting(pg()).acting;
+    let other = acting.into_iter().find(|osd| *osd != primary).expect("three copies");
+    world.tick(Duration::from_secs(31));
+    world.cut(primary, other);
+    assert!(messages(&mut world, notify_op::DISCONNECT).is_empty(), "it is not everywhere yet");
+    world.run_until_idle();
+    for _ in 0..5 {
+        world.tick(Duration::from_secs(2));
+        world.run_until_idle();
+    }
+    assert_eq!(messages(&mut world, notify_op::DISCONNECT).len(), 2, "both were silent for too long");
+    world.call(2, "a", notify(1, 5));
+    assert_eq!(messages(&mut world, notify_op::COMPLETE).len(), 1, "nobody watches any more");
+}

@@ -128,6 +128,19 @@ impl Watches {
         *self = Self::default();
     }
 
+    /// What was under way is taken back, and peering begins anew in the same interval: watches that were being ended are there still, and those
+    /// that were being made again have to be made again.
+    pub(crate) fn resume(&mut self, now: Stamp) {
+        for watch in self.watches.values_mut() {
+            if watch.is_ending {
+                (watch.is_ending, watch.deadline) = (false, Some(now));
+            } else if watch.session.is_none() && watch.deadline.is_none() {
+                watch.deadline = Some(now + watch.timeout);
+            }
+        }
+        self.rearm();
+    }
+
     /// Why a message that went well cannot be answered as it went: it pings a watch that is not connected (`ETIMEDOUT`), or notifies more
     /// than the PG may keep (`EBUSY`). Notes what it says of its client's watches.
     pub(crate) fn refusal(

@@ -14,8 +14,10 @@ use std::time::Duration;
 
 /// Notifies of one session under way in one PG.
 const NOTIFIES_MAX: usize = 1024;
-/// Bytes of what all notifies under way in one PG say.
+/// Bytes of what all notifies under way in one PG say; and of what their watchers have answered: an answer beyond that counts, and is empty.
 const NOTIFY_BYTES_MAX: usize = 128 << 20;
+/// How long a notify waits for its watchers at most, whatever its client says.
+const WAIT_MAX: Duration = Duration::from_secs(3600);
 // A single one is never refused for its length.
 const _: () = assert!(nacre_msg::size::CLIENT_INPUT_BYTES_MAX < NOTIFY_BYTES_MAX);
 
@@ -95,7 +97,7 @@ impl Watches {
         for Notify { id, cookie, timeout_s, payload } in notifies {
             let watchers: Vec<(WatchKey, Option<SessionId>)> =
                 self.of(head).map(|(key, watch)| (key, watch.session)).collect();
-            let deadline = cx.now + Duration::from_secs(timeout_s.into());
+            let deadline = cx.now + Duration::from_secs(timeout_s.into()).min(WAIT_MAX);
             let notifying = Notifying {
                 head: head.clone(),
                 session: session.id,
@@ -135,6 +137,8 @@ impl Watches {
         head: &HObject,
         acks: Vec<NotifyAck>,
     ) {
+        let replies = self.notifies.values().flat_map(|notify| notify.replies.values());
+        let mut room = NOTIFY_BYTES_MAX.saturating_sub(replies.map(Bytes::len).sum());
         for NotifyAck { id, cookie, reply } in acks {
             let Some(notify) = self.notifies.get_mut(&id).filter(|notify| notify.head == *head) else {
                 continue;
@@ -142,6 +146,8 @@ impl Watches {
             let meant =
                 |key: &&WatchKey| key.1 == session.name && cookie.is_none_or(|cookie| key.0 == cookie);
             let keys: Vec<WatchKey> = notify.waiting.iter().filter(meant).copied().collect();
+            let reply = if reply.len() <= room { reply } else { Bytes::new() };
+            room -= reply.len();
             for key in keys {
                 notify.waiting.remove(&key);
                 notify.replies.insert(key, reply.clone());

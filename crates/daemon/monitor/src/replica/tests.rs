@@ -191,7 +191,10 @@ fn tables_that_are_received_take_the_place_of_all_that_was_there() {
     batch.put("gone", "key", "x");
     target.commit(&batch, Token(1)).expect("the only member decides");
     settle(&mut target);
-    target.received = pairs.clone();
+    // Those of another position, which came with them, stay out of it; and without any nothing is replaced.
+    let elsewhere = LogPosition { index: position.index + 1, ..position };
+    target.received = BTreeMap::from([(position.index, pairs.clone()), (elsewhere.index + 1, Vec::new())]);
+    assert!(matches!(target.stage_tables(elsewhere, &members), Err(ReplicaError::OtherTables(_))));
     target.stage_tables(position, &members).expect("the device is well");
     let (now, at, _) = read_tables(&mut target);
     assert_eq!((now, at), (pairs, position));
@@ -229,7 +232,7 @@ fn a_store_that_joins_waits_for_its_tables() {
     assert_eq!((joins.quorum().term(), joins.quorum().id()), (9, NodeId(id)));
     // The tables come, and it is as any other.
     let (pairs, position, _) = read_tables(&mut source);
-    joins.received = pairs;
+    joins.received = BTreeMap::from([(position.index, pairs)]);
     joins.stage_tables(position, &Members::voting([NodeId(id)])).expect("the device is well");
     joins.flush().expect("the device is well");
     assert_eq!(joins.store.get(JOINS).expect("the device is well"), None);

@@ -342,6 +342,7 @@ fn osds_are_added_and_removed_as_the_runbook_says() {
         [ $ID = 3 ]
         $NACRE osd --dir $DIR --id $ID --mkfs --uuid $UUID --key $KEY --osd-size 1G
         nok $NACRE osd --dir $DIR --id $ID --mkfs --uuid $UUID --key $KEY --osd-size 1G
+        ($NACRE osd --dir $DIR --id $ID --wal-dir $PWD 2>&1 || true) | grep -q 'are for a new store, with --mkfs'
         start() { setsid $NACRE osd --dir $DIR --id $ID --listen 127.0.0.1 >> $DIR/log/osd.$ID.log 2>&1 < /dev/null & }
         up() { for try in $(seq 200); do [ $(ceph osd stat -f json | jq .num_up_osds) = $1 ] && return; sleep 0.1; done; return 1; }
         clean() {

@@ -40,6 +40,9 @@ fn recovery_keeps_to_the_target_that_is_set_and_says_how_far_it_is() {
         move p99=60s in; [ $kept = $seconds ]
         ceph progress json | jq -e '.events == [] and (.completed | length) >= 2'
         move off out; [ $seconds = 0 ]
+        # What it moved is counted in bytes, too.
+        until_true 25 "ceph -s | grep -qE 'recovery: [1-9][0-9.]* [KMG]iB/s, [1-9][0-9.]*k? objects/s'"
+        ceph pg dump pgs -f json | jq -e '[.pg_stats[].stat_sum.num_bytes_recovered] | add > 30000000'
         recovery target | grep -q '^off'"#;
     cluster.shell().within(200).sh(script);
 }

@@ -48,7 +48,7 @@ const PRESSURES: [Pressure; 2] = [
         wait_max: MEMORY_WAIT_MAX,
         decimals: 1,
         cost: "whoever waits serves nobody: operations stand still for as long",
-        advice: "lower the OSDs' memory (--osd-memory), move what else runs here, or add memory",
+        advice: "lower the OSDs' memory (--osd-memory-target), move what else runs here, or add memory",
     },
     Pressure {
         check: "processor-pressure",
@@ -108,7 +108,7 @@ fn left(host: &Host, report: &mut Report) {
             ),
             cost: "the kernel takes back memory while tasks wait, and ends processes when it finds none"
                 .to_owned(),
-            advice: "lower the OSDs' memory (--osd-memory), move what else runs here, or add memory"
+            advice: "lower the OSDs' memory (--osd-memory-target), move what else runs here, or add memory"
                 .to_owned(),
             ..Finding::default()
         });
@@ -121,7 +121,8 @@ fn left(host: &Host, report: &mut Report) {
             subject: "the kernel ended processes for lack of memory".to_owned(),
             measured: format!("{kills} since the machine's start (oom_kill)"),
             cost: "an OSD that it ends is down, and its data is copied anew".to_owned(),
-            advice: "dmesg says which; lower the OSDs' memory (--osd-memory), or add memory".to_owned(),
+            advice: "dmesg says which; lower the OSDs' memory (--osd-memory-target), or add memory"
+                .to_owned(),
             ..Finding::default()
         });
     }

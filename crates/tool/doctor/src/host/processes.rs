@@ -28,7 +28,7 @@ pub(crate) fn check(host: &Host, report: &mut Report) {
                 cost: "what it needs of that is read from the swap's device first, while its clients wait"
                     .to_owned(),
                 advice:
-                    "no swap on machines with OSDs (swapoff -a), or lower the OSDs' memory (--osd-memory)"
+                    "no swap on machines with OSDs (swapoff -a), or lower the OSDs' memory (--osd-memory-target)"
                         .to_owned(),
                 ..Finding::default()
             });

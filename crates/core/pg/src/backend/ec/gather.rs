@@ -10,7 +10,7 @@ use crate::{Cx, Effect};
 use nacre_buf::{BufList, Bytes};
 use nacre_ec::Shards;
 use nacre_msg::peer::{ChunkRead, ChunkReply};
-use nacre_txn::{FetchFrom, ReadError, Token};
+use nacre_txn::{FetchFrom, ObjectView, ReadError, Token};
 use nacre_types::{Eversion, HObject, OsdId};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -112,10 +112,14 @@ fn filled_up(data: &BufList, length: usize) -> Bytes {
 }
 
 impl PgState {
+    /// Whether this copy has the chunk of an object in this version, all of it.
+    fn has_chunk(&self, view: &dyn ObjectView, object: &HObject, version: Eversion) -> bool {
+        self.copy_version(view, object) == Some(version) && self.missing.need(object).is_none()
+    }
+
     /// Gives the primary a part of this copy's chunk.
     pub(crate) fn answer_chunk(&mut self, cx: &mut Cx<'_>, from: OsdId, read: ChunkRead) {
-        let there = self.copy_version(cx.view, &read.object) == Some(read.version)
-            && self.missing.need(&read.object).is_none();
+        let there = self.has_chunk(cx.view, &read.object, read.version);
         let (header, tid) = (self.header(), read.tid);
         let reply = |absent, damaged, data| ChunkReply { header, tid, absent, damaged, data };
         if !there {
@@ -226,6 +230,10 @@ impl Gathers {
         let layout = state.ec.as_ref()?.coding.layout;
         let gather = self.0.get(&token)?;
         let (offset, length) = (layout.in_chunk(gather.offset), layout.in_chunk(gather.length));
+        // While its data were fetched it may have turned out to be damaged: what is here then is half of a new copy, or will be.
+        if !state.has_chunk(cx.view, &gather.object, gather.version) {
+            return self.chunk_is_absent(state, cx, state.whoami, token);
+        }
         match cx.view.read(&state.spg, &gather.object, offset, length) {
             Ok(data) => self.chunk_came(state, cx, state.whoami, token, data),
             Err(ReadError::Pending { object, offset, length }) => {
