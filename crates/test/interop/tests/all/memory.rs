@@ -141,13 +141,13 @@ fn osds_with_a_fifth_above_their_target_are_not_killed_by_what_clients_do() {
 
 /// With as many PGs as an OSD is to have at most by default, and the memory that these want.
 #[test]
-#[ignore = "ten minutes: cargo test -p nacre-interop --test all memory:: -- --ignored --nocapture"]
+#[ignore = "a quarter of an hour: cargo test -p nacre-interop --test all memory:: -- --ignored --nocapture"]
 fn osds_are_not_killed_by_anything_for_minutes() {
     let Some(rig) = Rig::start(MANY_PGS_TARGET_BYTES, 250) else { return };
     for load in ["unaligned", "omap", "deep", "frozen"] {
         rig.endure(load, 60);
     }
-    rig.watch("5,000 connections", || rig.connect(5000));
+    rig.watch("1,000 connections", || rig.connect(1000));
     rig.watch("recovery", || rig.run("recovery", 60));
     rig.endure("scrub", 0);
     rig.endure("unaligned,omap,deep", 30);
