@@ -13,18 +13,19 @@ pub const ALIGNMENT_BYTES: usize = 4096;
 /// fresh memory costs a page fault and a cleared page for every 4 KiB, more than copying them.
 const POOLED_CLASSES: usize = 11;
 const POOLED_BYTES_MAX: usize = ALIGNMENT_BYTES << (POOLED_CLASSES - 1);
-/// Memory held back per thread.
+/// Memory held back per thread, unless it is told to hold back less.
 const POOL_BYTES_MAX: usize = 32 << 20;
 
 /// Free blocks of one thread, by class.
 struct Pool {
     free: [Vec<Block>; POOLED_CLASSES],
     bytes: usize,
+    bytes_max: usize,
 }
 
 thread_local! {
     static POOL: RefCell<Pool> = const {
-        RefCell::new(Pool { free: [const { Vec::new() }; POOLED_CLASSES], bytes: 0 })
+        RefCell::new(Pool { free: [const { Vec::new() }; POOLED_CLASSES], bytes: 0, bytes_max: POOL_BYTES_MAX })
     };
 }
 
@@ -43,7 +44,7 @@ impl Pool {
     /// for any more must not keep out those that are in use now.
     fn keep(&mut self, block: Block) {
         let class = Self::class(block.capacity);
-        while self.bytes + block.capacity > POOL_BYTES_MAX {
+        while self.bytes + block.capacity > self.bytes_max {
             let fattest = (0..POOLED_CLASSES).max_by_key(|class| self.free[*class].len() << class);
             let freed =
                 fattest.filter(|fattest| *fattest != class).and_then(|fattest| self.free[fattest].pop());
@@ -114,6 +115,12 @@ impl AlignedBuf {
     pub const fn memory_bytes(len: usize) -> usize {
         let pages = if len == 0 { ALIGNMENT_BYTES } else { len.next_multiple_of(ALIGNMENT_BYTES) };
         if pages <= POOLED_BYTES_MAX { pages.next_power_of_two() } else { pages }
+    }
+
+    /// Lets the calling thread's pool hold back so many bytes from now on, and no more than any.
+    pub fn limit_pool(bytes_max: usize) {
+        POOL.with_borrow_mut(|pool| pool.bytes_max = bytes_max.min(POOL_BYTES_MAX));
+        Self::empty_pool();
     }
 
     /// Frees what the calling thread's pool holds back.
@@ -198,6 +205,15 @@ mod tests {
         assert!((POOLED_BYTES_MAX..=POOL_BYTES_MAX).contains(&pooled()));
         AlignedBuf::empty_pool();
         assert_eq!(pooled(), 0);
+    }
+
+    #[test]
+    fn a_pool_holds_back_what_it_is_told() {
+        AlignedBuf::limit_pool(1 << 20);
+        drop((0..1000).map(|_| AlignedBuf::with_len(8192)).collect::<Vec<_>>());
+        assert_eq!(POOL.with_borrow(|pool| pool.bytes), 1 << 20);
+        AlignedBuf::limit_pool(usize::MAX);
+        assert_eq!(POOL.with_borrow(|pool| (pool.bytes, pool.bytes_max)), (0, POOL_BYTES_MAX));
     }
 
     #[test]

@@ -216,6 +216,12 @@ pub(super) static TABLE: &[OptionInfo] = &[
     .at_least("1"),
     row("osd_max_scrubs", Kind::Int, "1", "Scrubs that an OSD takes part in at a time"),
     row("osd_max_write_size", Kind::Size, "90", "Largest single write in MiB").at_least("4"),
+    row(
+        "osd_memory_cache_min",
+        Kind::Size,
+        "4194304",
+        "Bytes of data and metadata that can be read again which an OSD keeps however much memory others need. Ceph has 128 MiB",
+    ),
     row("osd_memory_target", Kind::Size, "1073741824", "Memory in bytes that an OSD tries to stay within. Ceph has 4 GiB")
         .level(Level::Basic)
         .at_least("67108864").at_start(),

@@ -42,6 +42,7 @@ const OSD: &[&str] = &[
     "osd_max_markdown_count",
     "osd_max_markdown_period",
     "osd_max_scrubs",
+    "osd_memory_cache_min",
     "osd_mon_shutdown_timeout",
     "osd_op_complaint_time",
     "osd_op_history_duration",

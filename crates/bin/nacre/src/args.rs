@@ -431,11 +431,11 @@ pub(crate) struct CephArgs {
     pub(crate) keyring: Option<PathBuf>,
 }
 
-/// How much memory an OSD's store may use.
+/// How much memory an OSD may use.
 #[derive(Debug, Args)]
 pub(crate) struct MemoryOptions {
-    /// Memory that an OSD's store keeps to, in bytes or with K, M, G, T; at least 64M, and 1G if not given. What clients have
-    /// under way comes on top.
+    /// Memory that an OSD keeps to, in bytes or with K, M, G, T; at least 64M, and 1G if not given. Under a limit of a fifth more it is not
+    /// killed, from 256M on.
     #[arg(long, value_parser = parse_memory)]
     osd_memory_target: Option<u64>,
 }

@@ -266,6 +266,7 @@ fn config(
         host: host_name(),
         machine_facts: machine_facts(),
         admin_socket: conf.admin_socket(),
+        process_memory_bytes: 0,
         give_back_memory: allocator::give_back,
     })
 }

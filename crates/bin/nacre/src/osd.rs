@@ -77,7 +77,8 @@ impl<'a> Hosted<'a> {
         locked: Vec<(OsdId, Lock)>,
         defaults: &OsdDefaults,
     ) -> Result<Self> {
-        let started = side_by_side(locked, |(id, lock)| (id, start(folder, id, lock, defaults)));
+        let count = locked.len() as u64;
+        let started = side_by_side(locked, |(id, lock)| (id, start(folder, (id, lock), count, defaults)));
         let mut hosted = Self { folder, running: Vec::new(), ended: Vec::new(), panicked: false };
         let mut first = None;
         for (id, outcome) in started {
@@ -156,7 +157,8 @@ impl<'a> Hosted<'a> {
     }
 }
 
-fn start(folder: &Folder, id: OsdId, lock: Lock, defaults: &OsdDefaults) -> Result<Running> {
+/// `count` OSDs run in this process, this one among them.
+fn start(folder: &Folder, (id, lock): (OsdId, Lock), count: u64, defaults: &OsdDefaults) -> Result<Running> {
     let (uuid, key) = folder.read_osd(id)?;
     let store = match defaults.store {
         StoreKind::File => {
@@ -182,6 +184,7 @@ fn start(folder: &Folder, id: OsdId, lock: Lock, defaults: &OsdDefaults) -> Resu
         host: host_name(),
         machine_facts: machine_facts(),
         admin_socket: Some(folder.admin_socket(&daemon(id))?),
+        process_memory_bytes: defaults.memory_bytes as u64 * count,
         give_back_memory: allocator::give_back,
     };
     let handle = nacre_osd::start(&config).with_context(|| format!("cannot start osd.{id}"))?;

@@ -27,7 +27,9 @@ mod tag;
 
 pub use connection::{Connection, Event, Opening, Peer, Target};
 pub use fault::Fault;
-pub use frame::{CONTROL_BYTES_MAX, DATA_BYTES_MAX, FRONT_BYTES_MAX, MIDDLE_BYTES_MAX, PEER_BYTES_MAX};
+pub use frame::{
+    CONTROL_BYTES_MAX, DATA_BYTES_MAX, FRONT_BYTES_MAX, MIDDLE_BYTES_MAX, PEER_BYTES_MAX, Workspace,
+};
 pub use nacre_msg::RawMessage;
 pub use policy::{Config, HANDSHAKE_TIMEOUT, IDLE_TIMEOUT, PeerPolicy};
 pub use session::{Session, SessionAnswer, SessionRequest, incoming_wins};

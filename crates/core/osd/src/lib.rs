@@ -6,6 +6,7 @@
 //! [`MapRelease`] which of them the PGs may see, and when. [`Merges`] says when two PGs may be merged.
 //! [`AdmissionGate`] says which message of a client or of another OSD may go to its PG now, and [`Room`] when a store is too full for it.
 //! [`decide_create`] says what becomes of a call for a copy of a PG, [`ScrubSchedule`] which PG is scrubbed next.
+//! [`MemoryPlan`] says what of the memory target is for what, and [`MemoryTuner`] what is done when there is more.
 //! [`ping_notice`] and [`warns_clients`] say which peers and clients are told of a map, [`peer_targets`] and [`heartbeat_targets`] with which OSDs
 //! an OSD has connections.
 //! Under Ceph's monitors ([`ControlPlane`]) an OSD does three things that ours do for it: it takes its place ([`Placement`]), says how full it is
@@ -22,6 +23,7 @@ mod fullness;
 mod map_cache;
 mod map_catch_up;
 mod map_release;
+mod memory;
 mod merges;
 mod neighbours;
 mod notice;
@@ -38,6 +40,7 @@ pub use fullness::Fullness;
 pub use map_cache::{LearnError, MapCache, MapSource};
 pub use map_catch_up::{MapCatchUp, MapRefusal, MapRequest};
 pub use map_release::{MapRelease, keeps_maps_until};
+pub use memory::{LogShare, MemoryOrder, MemoryPlan, MemoryTuner};
 pub use merges::Merges;
 pub use neighbours::{
     HeartbeatTarget, PeerTarget, ends_connection, heartbeat_targets, peer_targets, strangers,

@@ -5,7 +5,7 @@
 //! bit-reversed hashes.
 
 use crate::object::is_whiteout;
-use crate::ops::{Change, OpResult, Outcome};
+use crate::ops::{Change, LISTED_MAX, OpResult, Outcome};
 use nacre_buf::{BufList, ByteStr, Bytes};
 use nacre_denc::{DecodeError, Reader, Writer};
 use nacre_msg::osd_op::code;
@@ -14,10 +14,8 @@ use nacre_msg::{OsdOp, SubOp};
 use nacre_txn::ObjectView;
 use nacre_types::{Errno, HObject, PgId, SnapId, SpgId};
 
-/// Most entries in one page, whatever the client asks for (`osd_max_pgls`).
-pub const ENTRIES_MAX: usize = 1024;
 /// Most objects looked at for one page: clones, other namespaces and filtered objects count too.
-pub const SCANNED_MAX: usize = 8 * ENTRIES_MAX;
+pub const SCANNED_MAX: usize = 8 * LISTED_MAX;
 /// A locator's namespace that means all of them.
 const ALL_NAMESPACES: &[u8] = b"\x01";
 /// Namespace of the OSDs' own objects, never listed.
@@ -72,7 +70,7 @@ fn list(listing: &Listing<'_>, op: &OsdOp, sub_op: &SubOp) -> Result<(i32, BufLi
         _ => return Err(Errno::EOPNOTSUPP),
     };
     let cursor: HObject = r.get().map_err(|_| Errno::EINVAL)?;
-    let count = usize::try_from(sub_op.pg_list().count).unwrap_or(ENTRIES_MAX).min(ENTRIES_MAX);
+    let count = usize::try_from(sub_op.pg_list().count).unwrap_or(LISTED_MAX).min(LISTED_MAX);
     let page = listing.page(&op.locator.namespace, &filter, &cursor, count);
     let named = matches!(sub_op.code, code::PGNLS | code::PGNLS_FILTER);
     let pg = listing.collection.pg;
@@ -164,7 +162,7 @@ impl Listing<'_> {
     fn page(&self, namespace: &[u8], filter: &Filter, cursor: &HObject, count: usize) -> Page {
         let mut page = Page { objects: Vec::new(), next: None };
         let mut from = cursor.clone();
-        for _ in 0..SCANNED_MAX / ENTRIES_MAX {
+        for _ in 0..SCANNED_MAX / LISTED_MAX {
             let (found, next) = self.scan(&from);
             for object in found {
                 if page.objects.len() == count {
@@ -186,8 +184,8 @@ impl Listing<'_> {
 
     /// The next run of objects, here or missing here, and where it goes on.
     fn scan(&self, from: &HObject) -> (Vec<HObject>, Option<HObject>) {
-        let mut found = self.view.list(&self.collection, from, ENTRIES_MAX + 1);
-        let next = if found.len() > ENTRIES_MAX { found.pop() } else { None };
+        let mut found = self.view.list(&self.collection, from, LISTED_MAX + 1);
+        let next = if found.len() > LISTED_MAX { found.pop() } else { None };
         let missing = self.missing.iter().skip_while(|object| *object < from);
         found.extend(missing.take_while(|object| next.as_ref().is_none_or(|next| *object < next)).cloned());
         found.sort_unstable();

@@ -6,6 +6,8 @@ use nacre_types::OsdId;
 /// Where a message waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum OpStage {
+    /// For those before it, and their answers, to take less memory: the PG has not got it yet.
+    Memory,
     /// For other acting members to promise that they follow no newer map: the PG has not got it yet.
     Lease,
     /// For a newer map.

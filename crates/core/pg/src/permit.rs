@@ -14,7 +14,10 @@ pub struct Budget(Arc<Held>);
 #[derive(Debug, Default)]
 struct Held {
     messages: AtomicUsize,
+    /// Bytes of the messages themselves.
     bytes: AtomicUsize,
+    /// What they may come to take beside these.
+    expected: AtomicUsize,
     /// The budget that this one is a part of.
     whole: Option<Budget>,
 }
@@ -32,10 +35,16 @@ impl Budget {
         self.0.messages.load(Ordering::Relaxed)
     }
 
-    /// Bytes of the messages that hold a permit.
+    /// Bytes of the messages themselves that hold a permit.
     #[must_use]
     pub fn held_bytes(&self) -> usize {
         self.0.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Bytes that these messages may come to take beside their own.
+    #[must_use]
+    pub fn expected_bytes(&self) -> usize {
+        self.0.expected.load(Ordering::Relaxed)
     }
 
     /// Counts a message of this size until the permit is dropped. Whether there is room is for the owner to see to,
@@ -46,7 +55,7 @@ impl Budget {
             held.messages.fetch_add(1, Ordering::Relaxed);
             held.bytes.fetch_add(bytes, Ordering::Relaxed);
         }
-        Permit { budget: Some(self.clone()), bytes }
+        Permit { budget: Some(self.clone()), bytes, expected: 0 }
     }
 
     fn and_wholes(&self) -> impl Iterator<Item = &Held> {
@@ -59,6 +68,7 @@ impl Budget {
 pub struct Permit {
     budget: Option<Budget>,
     bytes: usize,
+    expected: usize,
 }
 
 impl Permit {
@@ -67,6 +77,24 @@ impl Permit {
     pub fn held_messages(&self) -> usize {
         self.budget.as_ref().map_or(0, Budget::held_messages)
     }
+
+    /// From now on, and until it is dropped, it counts for so many bytes beside the message's own: what the message may come to take.
+    pub fn expect(&mut self, bytes: usize) {
+        if let Some(budget) = &self.budget {
+            for held in budget.and_wholes() {
+                held.expected.fetch_add(bytes, Ordering::Relaxed);
+                held.expected.fetch_sub(self.expected, Ordering::Relaxed);
+            }
+            self.expected = bytes;
+        }
+    }
+
+    /// Less is known to be needed than was expected; more is not counted.
+    pub fn expect_at_most(&mut self, bytes: usize) {
+        if bytes < self.expected {
+            self.expect(bytes);
+        }
+    }
 }
 
 impl Drop for Permit {
@@ -74,6 +102,7 @@ impl Drop for Permit {
         for held in self.budget.iter().flat_map(Budget::and_wholes) {
             held.messages.fetch_sub(1, Ordering::Relaxed);
             held.bytes.fetch_sub(self.bytes, Ordering::Relaxed);
+            held.expected.fetch_sub(self.expected, Ordering::Relaxed);
         }
     }
 }
@@ -89,8 +118,27 @@ mod tests {
         assert_eq!((budget.held_messages(), budget.held_bytes()), (2, 111));
         drop(one);
         assert_eq!((budget.held_messages(), budget.held_bytes()), (1, 11));
+        Permit::default().expect(7);
         drop((two, Permit::default()));
         assert_eq!(budget.held_bytes(), 0);
+    }
+
+    #[test]
+    fn what_is_expected_counts_apart_in_the_part_and_the_whole() {
+        let whole = Budget::default();
+        let part = whole.part();
+        let mut permit = part.take(100);
+        let counts = |of: &Budget| (of.held_bytes(), of.expected_bytes());
+        for (expected, counted) in [(1000, 1000), (300, 300)] {
+            permit.expect(expected);
+            assert_eq!([counts(&part), counts(&whole)], [(100, counted); 2]);
+        }
+        permit.expect_at_most(400);
+        assert_eq!(whole.expected_bytes(), 300, "no more than before");
+        permit.expect_at_most(20);
+        assert_eq!(counts(&whole), (100, 20));
+        drop(permit);
+        assert_eq!([counts(&part), counts(&whole)], [(0, 0); 2]);
     }
 
     #[test]

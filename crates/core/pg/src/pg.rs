@@ -389,7 +389,8 @@ impl Pg {
         self.peering.ignores_history_les = ignore;
     }
 
-    /// Makes the log's limits other than the default, for tests.
+    /// Makes the log's limits other than they were: there are more PGs, or fewer, that share memory for them. A log that is longer is trimmed
+    /// with the next write.
     pub fn set_log_limits(&mut self, limits: LogLimits) {
         self.state.limits = limits;
     }
@@ -398,6 +399,7 @@ impl Pg {
     pub fn tune(&mut self, tuning: &Tuning) {
         (self.state.limits, self.checked, self.state.planted) =
             (tuning.limits, tuning.checked, tuning.planted);
+        self.state.message_limits = tuning.message_limits;
         self.state.scan_objects = tuning.scan_objects.max(1);
         self.early.count_max = tuning.queues.future_max;
     }

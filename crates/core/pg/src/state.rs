@@ -11,7 +11,7 @@
 use crate::coding::{Coding, Ec};
 use crate::interval::Interval;
 use crate::log::{LogLimits, Missing, PgLog};
-use crate::ops::PoolFacts;
+use crate::ops::{MessageLimits, PoolFacts};
 use crate::peer::Peer;
 use crate::phase::Phase;
 use crate::stamps::Stamps;
@@ -38,6 +38,7 @@ pub(crate) struct PgState {
     pub(crate) info: PgInfo,
     pub(crate) log: PgLog,
     pub(crate) limits: LogLimits,
+    pub(crate) message_limits: MessageLimits,
     /// The newest epoch that marked the pool, or all of the cluster, full; 0 when none that this copy saw did. Writes
     /// of older epochs are dropped. Nobody has to keep it: a new primary drops all that is older than itself.
     pub(crate) marked_full: Epoch,
@@ -91,6 +92,7 @@ impl PgState {
             info,
             log: PgLog::default(),
             limits: LogLimits::default(),
+            message_limits: MessageLimits::default(),
             // A client that knew of it already sends nothing; one that did not is dropped one time too often at worst.
             marked_full: if is_full(map, spg.pg.pool) { map.epoch } else { 0 },
             scan_objects: SCAN_OBJECTS_MAX,

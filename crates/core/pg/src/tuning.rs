@@ -1,6 +1,7 @@
 //! [`Tuning`]: what tests and the simulation make otherwise than it is in production.
 
 use crate::LogLimits;
+use crate::ops::MessageLimits;
 use nacre_msg::peer::PeerVersions;
 
 /// Peers' messages that may wait for a map. More are dropped; with the OSDs that sent them the PG begins anew when it has
@@ -82,6 +83,8 @@ impl Default for QueueLimits {
 pub struct Tuning {
     /// Limits of the log.
     pub limits: LogLimits,
+    /// How long clients' messages and their answers may be.
+    pub message_limits: MessageLimits,
     /// Objects that one comparison of a backfill looks at, or one step of a split or merge, if that is less than usual.
     pub scan_objects: usize,
     /// Bounds of queues.
@@ -99,6 +102,7 @@ impl Default for Tuning {
         let (limits, scan_objects) = (LogLimits::default(), SCAN_OBJECTS_MAX);
         Self {
             limits,
+            message_limits: MessageLimits::default(),
             scan_objects,
             queues: QueueLimits::default(),
             versions: PeerVersions::OURS,

@@ -156,11 +156,18 @@ pub(crate) fn perf_dump(pg_driver: &PgDriver, net: &ShardNet, cpu: CpuTimes) -> 
             "store_kv_bytes": memory.kv_bytes,
             "pg_log_bytes": pg_driver.pgs.log_bytes(),
         },
+        "osd-memory-target": pg_driver.memory.dump(),
         "osd-bill": pg_driver.bill.dump(),
         "osd-stages": stages,
         "osd-cpu": { "threads_us": cpu.thread_ns / NS_PER_US, "process_us": cpu.process_ns / NS_PER_US },
         "throttle-osd_client_messages": messages,
         "throttle-osd_client_bytes": bytes,
         "osd-intake": intake(&net.messenger.intake()),
+        "osd-outbox": {
+            "client_bytes": net.messenger.unsent_client_bytes(),
+            "shared_bytes": net.messenger.shared_unsent_bytes(),
+            "waiting": pg_driver.awaiting_memory.count(),
+            "waits": pg_driver.awaiting_memory.waits(),
+        },
     })
 }

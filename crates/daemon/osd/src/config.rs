@@ -1,5 +1,6 @@
 //! [`OsdConfig`]: identity, key, addresses and store of an OSD, as whatever starts it gives them.
 
+use crate::memory::MemoryTarget;
 use crate::storage::StoreConfig;
 use nacre_auth::{AuthMethod, CryptoKey, TicketForm};
 use nacre_osd_core::ControlPlane;
@@ -68,6 +69,8 @@ pub struct OsdConfig {
     pub machine_facts: BTreeMap<String, String>,
     /// Where it is to answer `ceph daemon`; nowhere without.
     pub admin_socket: Option<PathBuf>,
+    /// Bytes of memory that all OSDs of the process are to keep to; not less than this one's own.
+    pub process_memory_bytes: u64,
     /// Gives memory that the calling thread has freed back to the system.
     pub give_back_memory: fn(),
 }
@@ -79,6 +82,18 @@ impl OsdConfig {
         match self.ceph {
             Some(_) => ControlPlane::Ceph,
             None => ControlPlane::Nacre,
+        }
+    }
+
+    /// What it is to keep to of memory; nothing where all of its objects are there.
+    #[must_use]
+    pub fn memory_target(&self) -> Option<MemoryTarget> {
+        match &self.store {
+            StoreConfig::Memory { .. } => None,
+            StoreConfig::File { memory_bytes, .. } => {
+                let bytes = *memory_bytes as u64;
+                Some(MemoryTarget { bytes, process_bytes: self.process_memory_bytes.max(bytes) })
+            }
         }
     }
 

@@ -8,6 +8,7 @@
 //!
 //! What is for the shard as a whole comes back as a [`ShardAction`].
 
+use crate::awaiting_memory::{Room, Waiting};
 use crate::bill::Work;
 use crate::connections::Connections;
 use crate::control::OsdControl;
@@ -22,7 +23,7 @@ use nacre_msg::{BillClass, Command, Message, OsdForceRecovery, RawMessage, backo
 use nacre_msgr::{DATA_BYTES_MAX, Event as ConnEvent};
 use nacre_options::Values;
 use nacre_osd_core::MapSource;
-use nacre_pg::{Event, Permit, PgCreateInfo, RecoveryKind, Session};
+use nacre_pg::{ClientOp, Event, Permit, PgCreateInfo, RecoveryKind, Session, SessionId, expected_bytes};
 use nacre_service::{ConnId, Incoming};
 use nacre_txn::StoreToken;
 use nacre_types::{OsdId, SpgId};
@@ -89,7 +90,8 @@ impl Dispatch<'_> {
         let net = &mut *self.parts.cx.net;
         match net.sessions.inbound_peer(conn) {
             Some(InboundPeer::Client(session, budget)) => {
-                let (session, permit) = (Arc::clone(session), budget.take(raw.front.len() + raw.data.len()));
+                let own = net.sessions.own_cost(raw.front.len() + raw.data.len());
+                let (session, permit) = (Arc::clone(session), budget.take(own));
                 self.client_message(conn, session, permit, raw);
             }
             Some(InboundPeer::Peer(osd)) => {
@@ -130,24 +132,26 @@ impl Dispatch<'_> {
         match Message::decode(raw) {
             Ok(Message::OsdOp(op)) => {
                 let spg = SpgId::replicated(op.spg.pg); // clients name the primary's place; copies have none
-                cx.net.sessions.throttle(conn, &permit, &mut cx.net.messenger);
+                let bytes = expected_bytes(&op, pgs.pgs.message_limits());
+                let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+                let (awaiting, id) = (&pgs.awaiting_memory, session.id);
+                let room = cx.net.sessions.room(id, bytes, &cx.net.messenger);
+                let waits = room != Room::There || awaiting.has_before(id, bytes);
+                let waiting = awaiting.count() + usize::from(waits);
+                cx.net.sessions.throttle(conn, &permit, (waits, waiting), &mut cx.net.messenger);
                 let op = client_op(session, tid, Box::new(op), cx.now, permit);
                 pgs.counters.ops += 1;
                 pgs.counters.op_in_bytes += op.trace.input_bytes;
-                pgs.bill.client_op(&op.session, &op.op, true);
-                match cx.net.router.shard_of(&spg) {
-                    shard if shard == cx.net.router.me => pgs.client_op(cx, spg, op),
-                    shard => cx.net.forward_op(shard, spg, op, pgs.counters.ops),
+                match waits {
+                    true => pgs.awaiting_memory.push(spg, op, bytes, room),
+                    false => self.client_op(spg, op, bytes),
                 }
             }
             Ok(Message::OsdBackoff(backoff)) if backoff.op == backoff_op::ACK_BLOCK => {
                 let (spg, session, id) = (SpgId::replicated(backoff.spg.pg), session.id, backoff.id);
-                match cx.net.router.shard_of(&spg) {
-                    // At once: what the client sends behind it must not come first, or would be dropped as held.
-                    shard if shard == cx.net.router.me => {
-                        pgs.deliver(cx, spg, Event::BackoffAck { session, id });
-                    }
-                    shard => cx.net.router.send(shard, ShardMsg::BackoffAck { spg, session, id }),
+                // What the client sent before it is held and would be taken if it came later.
+                if !pgs.awaiting_memory.push_ack(session, spg, id) {
+                    self.backoff_ack(session, spg, id);
                 }
             }
             Ok(Message::Command(command)) => {
@@ -161,6 +165,39 @@ impl Dispatch<'_> {
             Err(error) => {
                 tracing::warn!(client = %session.name, %error, "message does not decode; closing the session");
                 self.connections.close_malformed(&mut self.parts, conn, "malformed message");
+            }
+        }
+    }
+
+    /// A client's message may come to take so many bytes more, and goes to its PG's shard.
+    fn client_op(&mut self, spg: SpgId, mut op: ClientOp, bytes: usize) {
+        let LentParts { pgs, cx, .. } = &mut self.parts;
+        op.permit.expect(cx.net.sessions.cost(bytes));
+        pgs.bill.client_op(&op.session, &op.op, true);
+        match cx.net.router.shard_of(&spg) {
+            shard if shard == cx.net.router.me => pgs.client_op(cx, spg, op),
+            shard => cx.net.forward_op(shard, spg, op, pgs.counters.ops),
+        }
+    }
+
+    /// A client holds its messages, as it was asked to.
+    fn backoff_ack(&mut self, session: SessionId, spg: SpgId, id: u64) {
+        let LentParts { pgs, cx, .. } = &mut self.parts;
+        match cx.net.router.shard_of(&spg) {
+            // At once: what the client sends behind it must not come first, or would be dropped as held.
+            shard if shard == cx.net.router.me => pgs.deliver(cx, spg, Event::BackoffAck { session, id }),
+            shard => cx.net.router.send(shard, ShardMsg::BackoffAck { spg, session, id }),
+        }
+    }
+
+    /// Messages that waited for memory go on, as far as there is some.
+    pub(crate) fn admit_waiting(&mut self) {
+        loop {
+            let LentParts { pgs, cx, .. } = &mut self.parts;
+            match cx.net.next_with_room(&mut pgs.awaiting_memory) {
+                Some((_, Waiting::Op { spg, op, bytes })) => self.client_op(spg, op, bytes),
+                Some((session, Waiting::BackoffAck { spg, id })) => self.backoff_ack(session, spg, id),
+                None => return,
             }
         }
     }
@@ -306,3 +343,6 @@ impl Dispatch<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

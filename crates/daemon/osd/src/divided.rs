@@ -226,7 +226,13 @@ impl ObjectStore for Divided {
             metadata_bytes: sum.metadata_bytes + memory.metadata_bytes,
             changes_bytes: sum.changes_bytes + memory.changes_bytes,
             kv_bytes: sum.kv_bytes + memory.kv_bytes,
+            clean_bytes_max: sum.clean_bytes_max + memory.clean_bytes_max,
         })
+    }
+
+    fn limit_clean(&mut self, bytes: u64) {
+        let of_each = bytes / self.partitions().max(1);
+        self.all_mut().for_each(|store| store.limit_clean(of_each));
     }
 
     fn device(&mut self) -> Option<&mut dyn MeasuredDevice> {

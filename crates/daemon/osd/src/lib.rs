@@ -16,6 +16,8 @@
 //! | `shard_net` | the ways out of a shard: to clients, other OSDs, other shards |
 //! | `shard_msg` | what shards tell each other |
 //! | `sessions` | the connections that came in on a shard, and which of them are not read for now |
+//! | `memory` | the memory target: what is kept of what can be read again, how long logs are |
+//! | `client_limits`, `awaiting_memory` | what of it clients' messages and answers may take; messages that wait for it |
 //! | `control` | once per OSD: boot, what Ceph's monitors leave to an OSD, and what connects the parts below |
 //! | `control_host`, `control_event` | OSD control on its shard; what it has for that |
 //! | `mon_link` | the session with the monitor |
@@ -42,8 +44,10 @@
 mod admin;
 mod admin_sessions;
 mod asok;
+mod awaiting_memory;
 mod bench;
 mod bill;
+mod client_limits;
 mod command_reply;
 mod config;
 mod connections;
@@ -64,6 +68,7 @@ mod links;
 mod load_pgs;
 mod lost;
 mod map_intake;
+mod memory;
 mod mgr_report;
 mod mon_link;
 mod osd_addrs;
@@ -95,6 +100,7 @@ mod turn;
 mod walk;
 
 pub use config::{Bind, CephConfig, OsdConfig};
+pub use memory::MemoryTarget;
 pub use nacre_crypt::WrappingKey;
 pub use nacre_device::Owner;
 pub use nacre_osd_core::parse_crush_location;

@@ -4,7 +4,8 @@ use crate::asok;
 use crate::device::PROBE_INTERVAL_RELIEVED;
 use crate::pg_driver::PgDriver;
 use crate::shard_msg::{ShardMsg, ShardReport};
-use crate::shard_net::ShardCx;
+use crate::shard_net::{KeptOut, ShardCx};
+use nacre_buf::AlignedBuf;
 use nacre_env::MachineLoad;
 use nacre_msg::stats::PgStat;
 use nacre_options::Values;
@@ -16,6 +17,11 @@ use std::time::Duration;
 
 /// PGs get a tick this often.
 const TICK_INTERVAL: Duration = Duration::from_secs(1);
+/// A client that has taken next to nothing of what waits for it for so long loses its connection, where that keeps others out. Those wait no
+/// longer for it: less than a watch lives without a ping, by far.
+const UNREAD_AFTER: Duration = Duration::from_secs(6);
+/// A tick that is so late says that this thread did nothing for a while: clients could take nothing.
+const STALLED_AFTER: Duration = Duration::from_secs(3);
 /// PGs that were led here and are not, whose counts are remembered at least.
 const FORMER_PGS_MAX: usize = 1024;
 /// Changes of the PGs are reported to OSD control at most this often.
@@ -25,6 +31,8 @@ const REPORT_INTERVAL: Duration = Duration::from_millis(500);
 #[derive(Debug)]
 pub(crate) struct Periodic {
     tick_at: Stamp,
+    /// When the last tick was.
+    ticked_at: Stamp,
     report_at: Stamp,
     slow_ops_warned_at: Stamp,
     /// What [`crate::tracker::Tracker::commits`] was at the last report.
@@ -59,6 +67,7 @@ impl Periodic {
     pub(crate) fn new(now: Stamp) -> Self {
         Self {
             tick_at: now,
+            ticked_at: now,
             report_at: now,
             slow_ops_warned_at: now,
             commits_told: (0, 0),
@@ -88,10 +97,35 @@ impl Periodic {
         }
         probe_device(pgs, cx.options);
         pgs.idle_trim.trim(cx.now, pgs.store.as_mut(), give_back_memory);
+        self.end_unread(pgs, cx);
+        keep_memory_target(pgs, cx, give_back_memory);
         pgs.tracker.expire(cx.now);
         let limit = cx.options.seconds("osd_op_complaint_time");
         if cx.now >= self.slow_ops_warned_at && asok::warn_slow_ops(pgs, limit, cx.now) {
             self.slow_ops_warned_at = cx.now + asok::SLOW_OPS_INTERVAL;
+        }
+    }
+
+    /// Hangs up on clients that take their answers too slowly, as long as others wait for nothing but that.
+    fn end_unread(&mut self, pgs: &PgDriver, cx: &mut ShardCx<'_>) {
+        let stalled = cx.now.since(self.ticked_at);
+        self.ticked_at = cx.now;
+        let awaiting = &pgs.awaiting_memory;
+        if stalled >= STALLED_AFTER {
+            cx.net.messenger.excuse_unread(cx.now);
+        } else if cx.net.kept_out(awaiting) != KeptOut::Nobody {
+            // What sockets take now was not refused.
+            cx.net.messenger.flush();
+            loop {
+                let spared = match cx.net.kept_out(awaiting) {
+                    KeptOut::Nobody => return,
+                    KeptOut::One(conn) => conn,
+                    KeptOut::Several => None,
+                };
+                if !cx.net.messenger.end_unread(cx.now, UNREAD_AFTER, spared) {
+                    return;
+                }
+            }
         }
     }
 
@@ -141,6 +175,19 @@ impl Periodic {
         report.slow_ops = asok::slow_ops(pgs, limit, cx.now);
         report.slow_requests = asok::slow_requests(pgs, limit, cx.now);
         report
+    }
+}
+
+/// Looks at the process's memory: what is above the target goes back to the system, or is taken from what can be read again.
+fn keep_memory_target(pgs: &mut PgDriver, cx: &mut ShardCx<'_>, give_back_memory: fn()) {
+    if let Some(limits) = pgs.memory.logs_for(pgs.pgs.len()) {
+        pgs.pgs.set_log_limits(limits);
+    }
+    let Some(process_bytes) = cx.clock.process_memory() else { return };
+    if pgs.memory.look(cx.now, process_bytes, pgs.store.as_mut()) {
+        AlignedBuf::empty_pool();
+        cx.net.messenger.trim();
+        give_back_memory();
     }
 }
 

@@ -4,10 +4,12 @@
 //!   event -> Pg::handle -> effects -> messages, transactions, reads, ... -> Resume, while the PG wants it
 //! ```
 
+use crate::awaiting_memory::AwaitingMemory;
 use crate::bill::Bill;
 use crate::counted_op::CountedOp;
 use crate::dynamic_perf_stats::DynamicPerfStats;
 use crate::idle_trim::IdleTrim;
+use crate::memory::Memory;
 use crate::pg_registry::PgRegistry;
 use crate::shard_msg::{MonRequest, ShardMsg};
 use crate::shard_net::{ShardCx, ShardNet};
@@ -52,6 +54,8 @@ pub(crate) struct PgDriver {
     pub(crate) perf_stats: DynamicPerfStats,
     pub(crate) bill: Bill,
     pub(crate) idle_trim: IdleTrim,
+    pub(crate) memory: Memory,
+    pub(crate) awaiting_memory: AwaitingMemory,
     /// The store cannot be trusted: see [`PgDriver::break_down`].
     broken: bool,
 }
@@ -93,6 +97,7 @@ impl PgDriver {
         store: Box<dyn ObjectStore + Send>,
         gate: AdmissionGate,
         tuning: Tuning,
+        memory: Memory,
     ) -> Self {
         Self {
             osd,
@@ -111,6 +116,8 @@ impl PgDriver {
             perf_stats: DynamicPerfStats::default(),
             bill: Bill::default(),
             idle_trim: IdleTrim::default(),
+            memory,
+            awaiting_memory: AwaitingMemory::default(),
             broken: false,
         }
     }
@@ -267,6 +274,7 @@ impl PgDriver {
     /// A client is gone: what is kept of it is dropped, and all PGs hear of it.
     pub(crate) fn session_closed(&mut self, cx: &mut ShardCx<'_>, session: SessionId) {
         self.ops_awaiting_lease.values_mut().for_each(|ops| ops.retain(|op| op.session.id != session));
+        self.awaiting_memory.forget(session);
         self.pgs.drop_held(session);
         for spg in self.pgs.all() {
             self.deliver(cx, spg, Event::SessionClosed(session));
@@ -353,7 +361,9 @@ impl PgDriver {
     /// Messages of clients that have no answer yet, wherever they wait on this shard.
     pub(crate) fn ops_in_flight(&self) -> impl Iterator<Item = OpInFlight<'_>> + '_ {
         let waiting = self.ops_awaiting_lease.values().flatten();
-        self.pgs.ops_in_flight().chain(waiting.map(|op| OpInFlight::waiting(OpStage::Lease, op)))
+        let waiting = waiting.map(|op| OpInFlight::waiting(OpStage::Lease, op));
+        let crowded = self.awaiting_memory.iter().map(|op| OpInFlight::waiting(OpStage::Memory, op));
+        self.pgs.ops_in_flight().chain(waiting).chain(crowded)
     }
 
     /// A PG is there that was split off: what came for it meanwhile.

@@ -5,7 +5,8 @@ use nacre_maps::OsdMap;
 use nacre_msg::peer::PeerMessage;
 use nacre_osd_core::ScrubFacts;
 use nacre_pg::{
-    ClientOp, Cx, Event, OpInFlight, OpStage, Pg, PgCreateInfo, ScrubIntervals, SessionId, Tuning,
+    ClientOp, Cx, Event, LogLimits, MessageLimits, OpInFlight, OpStage, Pg, PgCreateInfo, ScrubIntervals,
+    SessionId, Tuning,
 };
 use nacre_store::{Completion, StoreUsage};
 use nacre_txn::StoreToken;
@@ -136,6 +137,17 @@ impl PgRegistry {
             unread.pg.pool == spg.pg.pool && seeds.any(|seed| seed == unread.pg.seed)
         };
         self.unread.iter().any(|unread| of_it(&unread))
+    }
+
+    /// How long clients' messages and their answers may be.
+    pub(crate) const fn message_limits(&self) -> MessageLimits {
+        self.tuning.message_limits
+    }
+
+    /// Sets how long logs may be, of all PGs and of those that come.
+    pub(crate) fn set_log_limits(&mut self, limits: LogLimits) {
+        self.tuning.limits = limits;
+        self.pgs.values_mut().for_each(|pg| pg.set_log_limits(limits));
     }
 
     pub(crate) fn insert(&mut self, mut pg: Pg) {
@@ -312,6 +324,11 @@ impl PgRegistry {
     pub(crate) fn ops_in_flight(&self) -> impl Iterator<Item = OpInFlight<'_>> + '_ {
         let held = self.held.values().flatten().map(|op| OpInFlight::waiting(OpStage::Future, op));
         self.pgs.values().flat_map(Pg::ops_in_flight).chain(held)
+    }
+
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.pgs.len()
     }
 
     /// About the memory that their logs take.

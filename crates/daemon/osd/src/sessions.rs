@@ -1,6 +1,8 @@
 //! [`Sessions`]: the connections that came in on a shard (handshakes under way, clients, other OSDs), and which clients are not read
 //! because they have too much under way.
 
+use crate::awaiting_memory::{AwaitingMemory, Room};
+use crate::client_limits::{Limits, Taken};
 use crate::shard_msg::session_id;
 use nacre_auth::{
     AuthMethod, CapsError, ChangedCaps, Identity, Offer, OsdCaps, ServiceAuthContext, ServiceServer, Step,
@@ -30,6 +32,9 @@ pub(crate) enum InboundPeer {
     /// Another OSD, at our listeners for heartbeats.
     HeartbeatPeer(OsdId),
 }
+
+/// Messages that may wait for memory: with more, no client is read.
+const WAITING_MAX: usize = 4096;
 
 /// What a peer sends to prove its identity.
 #[derive(Debug)]
@@ -64,21 +69,6 @@ pub(crate) struct Sessions {
     waits: (u64, u64),
 }
 
-/// With more than this under way, no client is read.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Limits {
-    /// `osd_client_message_cap`.
-    pub(crate) messages: usize,
-    /// `osd_client_message_size_cap`.
-    pub(crate) bytes: usize,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self { messages: usize::MAX, bytes: usize::MAX }
-    }
-}
-
 impl Sessions {
     pub(crate) fn new(shard: usize, methods: Vec<AuthMethod>, form: TicketForm) -> Self {
         Self {
@@ -97,9 +87,10 @@ impl Sessions {
         }
     }
 
-    /// Sets how much of all clients may be under way.
-    pub(crate) fn set_limits(&mut self, limits: Limits) {
+    /// Sets how much of all clients may be under way, and how much of what each leaves lying counts for others.
+    pub(crate) fn set_limits(&mut self, limits: Limits, messenger: &mut Messenger) {
         self.limits = limits;
+        messenger.share_unsent(limits.share());
     }
 
     pub(crate) fn conn(&self, session: SessionId) -> Option<ConnId> {
@@ -247,14 +238,57 @@ impl Sessions {
         inbound_peer
     }
 
+    /// Whether a message of a client may come to take so many `bytes` more. What messages bring is not asked about: they have that memory
+    /// already.
+    pub(crate) fn room(&self, session: SessionId, bytes: usize, messenger: &Messenger) -> Room {
+        if bytes == 0 {
+            return Room::There;
+        }
+        let conn = self.conns.get(&session).copied();
+        let own = match conn.and_then(|conn| self.inbound_peers.get(&conn)) {
+            Some(InboundPeer::Client(_, budget)) => budget.expected_bytes(),
+            _ => 0,
+        };
+        let own_unsent = conn.map_or(0, |conn| messenger.queued_bytes(conn));
+        self.limits.room(bytes, own.saturating_add(own_unsent), self.taken(messenger))
+    }
+
+    /// Whether there are answers that the client has not taken.
+    pub(crate) fn owes(&self, session: SessionId, messenger: &Messenger) -> bool {
+        self.conns.get(&session).is_some_and(|conn| messenger.queued_bytes(*conn) > 0)
+    }
+
+    /// What a message of so many bytes counts for by itself.
+    pub(crate) fn own_cost(&self, bytes: usize) -> usize {
+        self.limits.own_cost(bytes)
+    }
+
+    /// What a message counts for that may come to take so many bytes.
+    pub(crate) fn cost(&self, bytes: usize) -> usize {
+        self.limits.cost(bytes)
+    }
+
+    /// Whether messages that waited for memory may go on, as far as their number is concerned; so many wait.
+    pub(crate) fn takes_more(&self, waiting: usize) -> bool {
+        self.budget.held_messages().saturating_sub(waiting) < self.limits.messages
+    }
+
     /// A client's message came and holds `permit`: stops reading the client if it has too much under way, and all of them if they
-    /// have together.
-    pub(crate) fn throttle(&mut self, conn: ConnId, permit: &Permit, messenger: &mut Messenger) {
-        if permit.held_messages() >= CLIENT_OPS_MAX && self.paused.insert(conn) {
+    /// have together, those not counted that wait for memory. A client whose message `waits` for that is not read, either; `waiting` of
+    /// all clients do.
+    pub(crate) fn throttle(
+        &mut self,
+        conn: ConnId,
+        permit: &Permit,
+        (waits, waiting): (bool, usize),
+        messenger: &mut Messenger,
+    ) {
+        if (waits || permit.held_messages() >= CLIENT_OPS_MAX) && self.paused.insert(conn) {
             messenger.set_paused(conn, true);
         }
-        let many = self.budget.held_messages() >= self.limits.messages;
-        let large = self.budget.held_bytes() > self.limits.bytes;
+        let under_way = self.budget.held_messages().saturating_sub(waiting);
+        let many = under_way >= self.limits.messages || waiting >= WAITING_MAX;
+        let large = self.limits.is_too_much(self.budget.held_bytes(), self.taken(messenger));
         if many || large {
             self.last = conn;
             self.waits.0 += u64::from(many);
@@ -265,6 +299,21 @@ impl Sessions {
                 }
             }
         }
+    }
+
+    /// What clients take beside their messages themselves.
+    fn taken(&self, messenger: &Messenger) -> Taken {
+        Taken {
+            expected: self.budget.expected_bytes(),
+            unsent: messenger.unsent_client_bytes(),
+            shared: messenger.shared_unsent_bytes(),
+        }
+    }
+
+    /// Whether several clients are not read, and would be if answers had been taken.
+    pub(crate) fn is_full_of_unsent(&self, messenger: &Messenger) -> bool {
+        let own = self.budget.held_bytes();
+        self.conns.len() > 1 && self.limits.is_full_of_unsent(own, self.taken(messenger))
     }
 
     /// Messages of clients that are under way, in PGs or on the way to them.
@@ -280,28 +329,35 @@ impl Sessions {
         let (budget, limits) = (&self.budget, &self.limits);
         [
             dump(budget.held_messages(), limits.messages, self.waits.0),
-            dump(budget.held_bytes(), limits.bytes, self.waits.1),
+            dump(budget.held_bytes() + budget.expected_bytes(), limits.bytes, self.waits.1),
         ]
     }
 
-    /// Reads clients again whose messages have been answered.
-    pub(crate) fn unthrottle(&mut self, messenger: &mut Messenger) {
+    /// Reads clients again whose messages have been answered, and do not wait for memory.
+    pub(crate) fn unthrottle(&mut self, awaiting: &AwaitingMemory, messenger: &mut Messenger) {
         if self.paused.is_empty() {
             return;
         }
         // With some room again, or the sockets would be taken out of the poll and put back for each message.
-        let room = |held: usize, max: usize| held <= max - max.div_ceil(4);
-        if !room(self.budget.held_messages(), self.limits.messages)
-            || !room(self.budget.held_bytes(), self.limits.bytes)
-        {
+        let under_way = self.budget.held_messages().saturating_sub(awaiting.count());
+        let messages_max = self.limits.messages - self.limits.messages.div_ceil(4);
+        let bytes = self.limits.bytes;
+        let with_room = Limits { bytes: bytes - bytes.div_ceil(16), ..self.limits };
+        let too_much = with_room.is_too_much(self.budget.held_bytes(), self.taken(messenger));
+        if under_way > messages_max || too_much {
             return;
         }
-        let busy = |budget: &Budget| budget.held_messages() > CLIENT_OPS_MAX / 2;
+        let busy = |session: &Session, budget: &Budget| {
+            budget.held_messages() > CLIENT_OPS_MAX / 2 || awaiting.holds(session.id)
+        };
         let behind = self.paused.range((Bound::Excluded(self.last), Bound::Unbounded));
         let in_turn: Vec<ConnId> = behind.chain(self.paused.range(..=self.last)).copied().collect();
         for conn in in_turn {
-            if !matches!(self.inbound_peers.get(&conn), Some(InboundPeer::Client(_, budget)) if busy(budget))
-            {
+            let is_busy = match self.inbound_peers.get(&conn) {
+                Some(InboundPeer::Client(session, budget)) => busy(session, budget),
+                _ => false,
+            };
+            if !is_busy {
                 self.paused.remove(&conn);
                 messenger.set_paused(conn, false);
             }
@@ -322,6 +378,23 @@ fn caps_at(parsed: Result<OsdCaps, CapsError>, text: &str, name: &AuthName, seen
 }
 
 #[cfg(test)]
+impl Sessions {
+    /// A client is there, whoever it is.
+    pub(crate) fn let_in(&mut self, conn: ConnId, number: u64) {
+        let (id, addr) = (SessionId(number), EntityAddr::default());
+        let (name, caps) = (EntityName::client(number), OsdCaps::none());
+        let session = Session { id, name, addr, seen_at: addr, caps, backs_off: true };
+        self.conns.insert(id, conn);
+        self.inbound_peers.insert(conn, InboundPeer::Client(Arc::new(session), self.budget.part()));
+    }
+
+    /// Clients that are not read.
+    pub(crate) fn paused(&self) -> Vec<ConnId> {
+        self.paused.iter().copied().collect()
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use super::*;
     use nacre_env::real::RealNet;
@@ -333,14 +406,8 @@ mod tests {
     /// Two clients, on connections 1 and 2.
     fn sessions() -> Sessions {
         let mut sessions = Sessions::new(0, Vec::new(), TicketForm::Sealed);
-        for number in [1, 2] {
-            let (id, addr) = (SessionId(number), EntityAddr::default());
-            let (name, caps) = (EntityName::client(number), OsdCaps::none());
-            let session = Session { id, name, addr, seen_at: addr, caps, backs_off: true };
-            sessions.conns.insert(id, ConnId(number));
-            let client = InboundPeer::Client(Arc::new(session), sessions.budget.part());
-            sessions.inbound_peers.insert(ConnId(number), client);
-        }
+        sessions.let_in(ConnId(1), 1);
+        sessions.let_in(ConnId(2), 2);
         sessions
     }
 
@@ -350,7 +417,7 @@ mod tests {
         let budget = budget.clone();
         let take = |_| {
             let permit = budget.take(100);
-            sessions.throttle(conn, &permit, messenger);
+            sessions.throttle(conn, &permit, (false, 0), messenger);
             permit
         };
         (0..count).map(take).collect()
@@ -365,10 +432,10 @@ mod tests {
         assert_eq!(Vec::from_iter(&sessions.paused), [&ConnId(1)], "the other client is read");
         assert_eq!(sessions.ops_in_flight(), CLIENT_OPS_MAX);
         held.truncate(CLIENT_OPS_MAX / 2 + 1);
-        sessions.unthrottle(&mut messenger);
+        sessions.unthrottle(&AwaitingMemory::default(), &mut messenger);
         assert!(!sessions.paused.is_empty());
         held.truncate(CLIENT_OPS_MAX / 2);
-        sessions.unthrottle(&mut messenger);
+        sessions.unthrottle(&AwaitingMemory::default(), &mut messenger);
         assert!(sessions.paused.is_empty());
     }
 
@@ -378,15 +445,106 @@ mod tests {
             [Limits { messages: 8, ..Limits::default() }, Limits { bytes: 799, ..Limits::default() }]
         {
             let (mut sessions, mut messenger) = (sessions(), messenger());
-            sessions.set_limits(limits);
+            sessions.set_limits(limits, &mut messenger);
             let mut held = take(&mut sessions, ConnId(1), 7, &mut messenger);
             assert!(sessions.paused.is_empty(), "{limits:?}");
             held.extend(take(&mut sessions, ConnId(2), 1, &mut messenger));
             assert_eq!(sessions.paused.len(), 2, "{limits:?}");
             held.truncate(5);
-            sessions.unthrottle(&mut messenger);
+            sessions.unthrottle(&AwaitingMemory::default(), &mut messenger);
             assert!(sessions.paused.is_empty(), "{limits:?}");
         }
+    }
+
+    #[test]
+    fn a_client_whose_message_waits_for_memory_is_not_read_and_others_are() {
+        let (mut sessions, mut messenger) = (sessions(), messenger());
+        sessions.set_limits(Limits { messages: 4, ..Limits::default() }, &mut messenger);
+        let held = take(&mut sessions, ConnId(1), 3, &mut messenger);
+        sessions.throttle(ConnId(1), &held[2], (true, 3), &mut messenger);
+        assert_eq!(Vec::from_iter(&sessions.paused), [&ConnId(1)]);
+        let other = Permit::default();
+        sessions.throttle(ConnId(2), &other, (false, 3), &mut messenger);
+        assert_eq!(sessions.paused.len(), 1, "those that wait are not under way");
+        sessions.throttle(ConnId(2), &other, (false, WAITING_MAX), &mut messenger);
+        assert_eq!(sessions.paused.len(), 2, "but their number is bounded");
+        drop(held);
+        sessions.unthrottle(&AwaitingMemory::default(), &mut messenger);
+        assert!(sessions.paused.is_empty());
+    }
+
+    /// Bytes of the limit in these tests; a share is a quarter.
+    const MAX: usize = 4000;
+
+    fn limits() -> Limits {
+        Limits { bytes: MAX, ..Limits::default() }
+    }
+
+    #[test]
+    fn one_client_that_asks_for_much_leaves_room_to_others() {
+        let (mut sessions, mut messenger) = (sessions(), messenger());
+        sessions.set_limits(limits(), &mut messenger);
+        let room = |sessions: &Sessions, client, bytes| sessions.room(SessionId(client), bytes, &messenger);
+        assert_eq!(room(&sessions, 1, 1 << 30), Room::There, "whatever it is, where there is nothing else");
+        let mut held = take(&mut sessions, ConnId(1), 1, &mut self::messenger());
+        held[0].expect(800);
+        assert_eq!([room(&sessions, 1, 200), room(&sessions, 1, 201)], [Room::There, Room::NotForClient]);
+        assert_eq!(room(&sessions, 1, 0), Room::There);
+        held[0].expect(3000);
+        assert_eq!(room(&sessions, 2, 1 << 30), Room::There, "none counts for more than a share");
+        held[0].expect(3001);
+        assert_eq!([room(&sessions, 2, 999), room(&sessions, 2, 1000)], [Room::There, Room::NotForAll]);
+    }
+
+    #[test]
+    fn what_a_client_writes_does_not_count_against_what_it_reads() {
+        let (mut sessions, mut messenger) = (sessions(), messenger());
+        sessions.set_limits(limits(), &mut messenger);
+        let held = take(&mut sessions, ConnId(1), 30, &mut self::messenger());
+        assert_eq!(sessions.room(SessionId(1), 1000, &messenger), Room::There);
+        drop(held);
+    }
+
+    /// A ping of a watch, or the acknowledgement of a notification, would come too late.
+    #[test]
+    fn what_asks_for_nothing_waits_for_nobody() {
+        let (mut sessions, mut messenger) = (sessions(), messenger());
+        sessions.set_limits(limits(), &mut messenger);
+        let mut held = take(&mut sessions, ConnId(1), 100, &mut self::messenger());
+        held[0].expect(MAX);
+        assert_eq!(sessions.room(SessionId(2), 0, &messenger), Room::There);
+        assert_eq!(sessions.room(SessionId(2), 1, &messenger), Room::NotForAll);
+    }
+
+    /// A notification's acknowledgement may wait behind a read, and the notification for its acknowledgement.
+    #[test]
+    fn what_a_client_has_under_way_for_long_does_not_hold_up_all_else_that_it_asks_for() {
+        let (mut sessions, mut messenger) = (sessions(), messenger());
+        sessions.set_limits(limits(), &mut messenger);
+        let mut notify = take(&mut sessions, ConnId(1), 1, &mut messenger);
+        notify[0].expect(100);
+        assert_eq!(sessions.room(SessionId(1), 1 << 30, &messenger), Room::There);
+    }
+
+    #[test]
+    fn a_read_to_the_end_of_an_object_that_waits_in_its_pg_stops_nobody() {
+        let (mut sessions, mut messenger) = (sessions(), messenger());
+        sessions.set_limits(limits(), &mut messenger);
+        let mut held = take(&mut sessions, ConnId(1), 1, &mut messenger);
+        held[0].expect(sessions.cost(128 << 20));
+        held.extend(take(&mut sessions, ConnId(2), 29, &mut messenger));
+        assert_eq!(sessions.room(SessionId(2), 1000, &messenger), Room::There);
+        assert!(sessions.paused.is_empty());
+    }
+
+    #[test]
+    fn messages_that_waited_for_memory_keep_to_their_number() {
+        let (mut sessions, mut messenger) = (sessions(), messenger());
+        sessions.set_limits(Limits { messages: 4, ..Limits::default() }, &mut messenger);
+        let mut held = take(&mut sessions, ConnId(1), 6, &mut messenger);
+        assert!(sessions.takes_more(3) && !sessions.takes_more(2));
+        held.truncate(5);
+        assert!(sessions.takes_more(2));
     }
 
     /// Other rights make another session: what came before must count all the same.

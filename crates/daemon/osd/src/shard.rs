@@ -20,6 +20,7 @@ use crate::control_host::ControlHost;
 use crate::dispatch::Dispatch;
 use crate::lent_parts::LentParts;
 use crate::map_intake::MapIntake;
+use crate::memory::{Memory, MemoryTarget};
 use crate::peer_links::PeerLinks;
 use crate::periodic::Periodic;
 use crate::pg_driver::PgDriver;
@@ -95,6 +96,8 @@ pub(crate) struct Parts {
     pub(crate) begins_with: Option<Arc<OsdMap>>,
     pub(crate) booted: Arc<AtomicBool>,
     pub(crate) tuning: nacre_pg::Tuning,
+    /// What it is to keep to of memory.
+    pub(crate) memory: Option<MemoryTarget>,
 }
 
 impl Shard {
@@ -109,7 +112,8 @@ impl Shard {
         let sessions = Sessions::new(router.me, config.methods.clone(), config.ticket_form());
         let leases = Leases::new(Duration::ZERO, now);
         let gate = AdmissionGate::new(config.id, leases, planted == Planted::LeaseIgnored);
-        let mut pg_driver = PgDriver::new(config.id, parts.store, gate, parts.tuning);
+        let memory = Memory::new(parts.memory, parts.store.memory(), parts.tuning.limits);
+        let mut pg_driver = PgDriver::new(config.id, parts.store, gate, parts.tuning, memory);
         parts.stored.into_iter().for_each(|map| pg_driver.pgs.set_map(map));
         let net = (parts.messenger, parts.public);
         let mut shard = Self {
@@ -177,7 +181,8 @@ impl Shard {
     pub(crate) fn follow_options(&mut self) {
         self.pg_driver.follow_options(&self.options);
         self.pg_driver.bill.enable(self.options.flag("nacre_bill"), self.clock.thread_cpu_ns().is_some());
-        self.net.follow_options(&self.options);
+        self.pg_driver.memory.follow_options(&self.options);
+        self.net.follow_options(&self.options, self.pg_driver.memory.client_bytes());
     }
 
     /// True while the cluster has this OSD up, as far as the control shard knows.

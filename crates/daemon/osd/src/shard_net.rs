@@ -1,8 +1,10 @@
 //! [`ShardNet`]: the connections of a shard and the ways out of it: to clients, to other OSDs, to the other shards.
 
 use crate::admin_sessions::AdminSessions;
+use crate::awaiting_memory::{AwaitingMemory, Waiting};
+use crate::client_limits::Limits;
 use crate::peer_links::PeerLinks;
-use crate::sessions::{Limits, Sessions};
+use crate::sessions::Sessions;
 use crate::shard_msg::{ShardMsg, ShardRouter, session_id};
 use nacre_env::{Clock, ListenerId};
 use nacre_msg::peer::PeerMessage;
@@ -11,7 +13,7 @@ use nacre_msgr::Config as MsgrConfig;
 use nacre_options::Values;
 use nacre_osd_core::MapCache;
 use nacre_pg::{ClientOp, Planted, SessionId};
-use nacre_service::Messenger;
+use nacre_service::{ConnId, Messenger};
 use nacre_types::{Entropy, Epoch, OsdId, SpgId, Stamp, UTime};
 use std::sync::Arc;
 
@@ -21,6 +23,17 @@ const EARLY_SEND_MAX: usize = 2;
 const GARBLED: [u64; 2] = [40, 200];
 /// Of clients' messages for other shards this part is dropped where that is planted.
 const DROPPED_ONE_IN: u64 = 8;
+
+/// Which clients wait until others take their answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum KeptOut {
+    /// No client waits for that.
+    Nobody,
+    /// The one on this connection: that it takes nothing itself is its own affair.
+    One(Option<ConnId>),
+    /// More than one.
+    Several,
+}
 
 /// What a shard sends with. It decides nothing but where a message goes.
 pub(crate) struct ShardNet {
@@ -74,6 +87,35 @@ impl ShardNet {
         }
     }
 
+    /// What of clients' messages that wait for memory goes on next.
+    pub(crate) fn next_with_room(&self, awaiting: &mut AwaitingMemory) -> Option<(SessionId, Waiting)> {
+        if awaiting.is_empty() || !self.sessions.takes_more(awaiting.count()) {
+            return None;
+        }
+        let room = |session, bytes| self.sessions.room(session, bytes, &self.messenger);
+        awaiting.next(room, |session| self.sessions.owes(session, &self.messenger))
+    }
+
+    /// Whether there is something that [`ShardNet::next_with_room`] would yield.
+    pub(crate) fn has_room_for_next(&self, awaiting: &AwaitingMemory) -> bool {
+        let room = |session, bytes| self.sessions.room(session, bytes, &self.messenger);
+        !awaiting.is_empty() && self.sessions.takes_more(awaiting.count()) && awaiting.has_next(room)
+    }
+
+    /// Who waits until others take their answers: for nothing else, or to be read at all.
+    pub(crate) fn kept_out(&self, awaiting: &AwaitingMemory) -> KeptOut {
+        if self.sessions.is_full_of_unsent(&self.messenger) {
+            return KeptOut::Several;
+        }
+        let room = |session, bytes| self.sessions.room(session, bytes, &self.messenger);
+        let mut kept_out = awaiting.kept_out(room);
+        match (kept_out.next(), kept_out.next()) {
+            (None, _) => KeptOut::Nobody,
+            (Some(session), None) => KeptOut::One(self.sessions.conn(session)),
+            (Some(_), Some(_)) => KeptOut::Several,
+        }
+    }
+
     /// Hands a client the maps behind `since`.
     pub(crate) fn push_maps(&mut self, session: SessionId, since: Epoch) {
         let message = Message::from(self.maps.message_since(since)).encode(0);
@@ -118,12 +160,13 @@ impl ShardNet {
         }
     }
 
-    /// Takes over what options say of sessions.
-    pub(crate) fn follow_options(&mut self, options: &Values) {
+    /// Takes over what options say of sessions. `client_bytes_max` is what the memory target has for clients' messages.
+    pub(crate) fn follow_options(&mut self, options: &Values, client_bytes_max: usize) {
         // 0 means no limit.
         let limit = |name| Some(options.count(name)).filter(|limit| *limit > 0).unwrap_or(usize::MAX);
         let (messages, bytes) = (limit("osd_client_message_cap"), limit("osd_client_message_size_cap"));
-        self.sessions.set_limits(Limits { messages, bytes });
+        let limits = Limits { messages, bytes: bytes.min(client_bytes_max) };
+        self.sessions.set_limits(limits, &mut self.messenger);
     }
 
     fn garbled(&mut self, mut message: RawMessage) -> RawMessage {

@@ -2,6 +2,7 @@
 
 use crate::config::OsdConfig;
 use crate::control::OsdControl;
+use crate::memory;
 use crate::osd_addrs::{Listeners, OsdAddrs, Sockets, listen};
 use crate::own_collection::{stored_initial_pg_nums, stored_maps};
 use crate::peer_links::PeerLinks;
@@ -14,7 +15,7 @@ use nacre_env::real::RealNet;
 use nacre_env::{Clock, Net, RealClock, SystemEntropy, Wake};
 use nacre_maps::OsdMap;
 use nacre_pg::Tuning;
-use nacre_service::{AdminSocket, IntakeLimits, MailboxSender, Messenger, mailbox};
+use nacre_service::{AdminSocket, MailboxSender, Messenger, mailbox};
 use nacre_store::ObjectStore;
 use nacre_types::Entropy;
 use std::io;
@@ -122,11 +123,6 @@ impl OsdHandle {
     }
 }
 
-/// Memory that messages of clients may take which have begun and are not complete: of one OSD, in equal parts for its shards.
-const CLIENT_INTAKE_BYTES_MAX: usize = 256 << 20;
-/// The same for messages of other daemons, which come to the first shard.
-const PEER_INTAKE_BYTES_MAX: usize = 512 << 20;
-
 /// What one shard of an OSD runs on.
 pub struct Machine {
     /// The monotonic clock and the time of day.
@@ -171,14 +167,16 @@ pub fn assemble(config: &OsdConfig, partitions: usize, machines: Vec<Machine>) -
     let mut control: Option<(Listeners, Sockets, u32)> = None;
     let shared = machines.len() > 1;
     let shards_count = machines.len().max(1);
+    let target = config.memory_target();
+    let memory = target.map(|target| target.of(shards_count as u64));
     for (shard, mut machine) in machines.into_iter().enumerate() {
         let (sender, mailbox) = mailbox(machine.waker);
         senders.push(sender);
         let mut messenger = Messenger::new(machine.net, machine.clock.wall().sec.into());
-        messenger.limit_intake(IntakeLimits {
-            client_bytes: CLIENT_INTAKE_BYTES_MAX / shards_count,
-            peer_bytes: PEER_INTAKE_BYTES_MAX,
-        });
+        messenger.limit_intake(memory::intake_limits(target, shards_count));
+        if target.is_some() {
+            machine.tuning.message_limits = memory::message_limits(target);
+        }
         // All shards share the first one's port.
         let listened = match public_addr {
             Some(addr) => messenger.listen(addr, shared),
@@ -206,6 +204,7 @@ pub fn assemble(config: &OsdConfig, partitions: usize, machines: Vec<Machine>) -
             stored,
             begins_with: None,
             tuning: machine.tuning,
+            memory,
             booted: Arc::clone(&booted),
         });
     }

@@ -331,6 +331,7 @@ fn describe_op(op: &OsdOp, session: &Session, tid: u64) -> String {
 /// What a message under way waits for, as Ceph's tools name it, and in words.
 fn waits_for(op_in_flight: &OpInFlight<'_>) -> (&'static str, String) {
     match op_in_flight.stage {
+        OpStage::Memory => ("delayed", "waiting for memory that other messages take".to_owned()),
         OpStage::Lease => ("delayed", "waiting for a lease of the other acting OSDs".to_owned()),
         OpStage::Future => ("delayed", "waiting for a newer map".to_owned()),
         OpStage::Inactive => ("delayed", "waiting for peering".to_owned()),

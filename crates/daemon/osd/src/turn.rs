@@ -26,6 +26,7 @@ const STUCK_RETRY: Duration = Duration::from_millis(1);
 impl Shard {
     /// Takes up what the store holds and looks for a monitor.
     pub fn begin(&mut self) {
+        self.pg_driver.memory.begin();
         let mut parts = self.dispatch().parts;
         let is_loaded = parts.pgs.load_pgs(&mut parts.cx).is_ok();
         parts.lend_control(OsdControl::start);
@@ -55,7 +56,7 @@ impl Shard {
     #[must_use]
     pub fn next_deadline(&self) -> Stamp {
         let now = self.clock.now();
-        if self.pg_driver.has_work() {
+        if self.has_work() {
             return now;
         }
         self.net.messenger.next_deadline(now).into_iter().chain([self.deadline()]).min().unwrap_or(now)
@@ -71,6 +72,7 @@ impl Shard {
         self.note_load(self.incoming.len() + msgs.len());
         let LentParts { pgs, mut cx, .. } = self.dispatch().parts;
         pgs.begin_work(&mut cx);
+        self.dispatch().admit_waiting();
         let mut incoming = std::mem::take(&mut self.incoming);
         for item in incoming.drain(..) {
             self.dispatch().incoming(item);
@@ -89,8 +91,9 @@ impl Shard {
         let wakes = is_broken || !self.pg_driver.pgs.wait_for_peers();
         self.pg_driver.store.set_wakeups(wakes);
         self.net.router.retry();
-        self.net.sessions.unthrottle(&mut self.net.messenger);
+        // What the sockets take now makes room.
         self.net.messenger.flush();
+        self.net.sessions.unthrottle(&self.pg_driver.awaiting_memory, &mut self.net.messenger);
         self.pg_driver.bill.turn_ended(self.now, || self.clock.thread_cpu_ns());
         Ok(())
     }
@@ -100,12 +103,17 @@ impl Shard {
         let began = self.clock.now();
         let timeout = self.deadline().since(began);
         let timeout = if self.net.router.is_stuck() { timeout.min(STUCK_RETRY) } else { timeout };
-        let timeout = if self.pg_driver.has_work() { Duration::ZERO } else { timeout };
+        let timeout = if self.has_work() { Duration::ZERO } else { timeout };
         let (clock, entropy) = (&self.clock, self.entropy.as_mut());
         let messenger = &mut self.net.messenger;
         self.now = messenger.turn(began, || clock.now(), Some(timeout), entropy, &mut self.incoming)?;
         self.wall = self.clock.wall();
         Ok(self.mailbox.take().collect())
+    }
+
+    /// Whether a turn is due although nothing happens.
+    fn has_work(&self) -> bool {
+        self.pg_driver.has_work() || self.net.has_room_for_next(&self.pg_driver.awaiting_memory)
     }
 
     fn note_load(&mut self, events: usize) {

@@ -9,22 +9,28 @@ mod conn;
 mod half_open;
 mod incoming;
 mod intake;
+mod outbox;
+mod unsent;
 
 use away::AwaySessions;
-use conn::{Conn, Ending, read_some, write_all};
+use conn::{Conn, Ending, read_some};
 use half_open::HalfOpen;
 pub use incoming::{ConnId, Incoming};
 use intake::{FREE_FRAME_BYTES, Intake};
 pub use intake::{IntakeLimits, IntakeReport};
 use nacre_env::{ListenerId, Net, NetEvent, SocketId, TcpCounts};
-use nacre_msgr::{Config, Connection, Event, Fault, Opening, RawMessage, Session, SessionAnswer, Target};
+use nacre_msgr::{
+    Config, Connection, Event, Fault, Opening, RawMessage, Session, SessionAnswer, Target, Workspace,
+};
 use nacre_types::{AddrVec, AuthName, EntityKind, Entropy, Stamp, UTime};
+use outbox::Outbox;
 use slab::Slab;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
+use unsent::Unsent;
 
 /// Events handed up in one turn, give or take what one socket gave at once: their owner must be able to say that it is
 /// enough (see [`Messenger::set_paused`]) before all that a thousand clients have sent is in memory.
@@ -50,6 +56,9 @@ pub struct Messenger {
     deadlines: BTreeSet<(Stamp, ConnId)>,
     intake: Intake,
     half_open: HalfOpen,
+    outbox: Outbox,
+    /// Lent to the connection that is worked on.
+    workspace: Workspace,
     now: Stamp,
     /// Closings found outside of a turn.
     closed: Vec<Incoming>,
@@ -74,6 +83,8 @@ impl Messenger {
             deadlines: BTreeSet::new(),
             intake: Intake::default(),
             half_open: HalfOpen::default(),
+            outbox: Outbox::default(),
+            workspace: Workspace::default(),
             now: Stamp::default(),
             closed: Vec::new(),
         }
@@ -160,6 +171,7 @@ impl Messenger {
             proved: None,
             listener,
             half_open,
+            unsent: Unsent::default(),
             due: None,
         });
         self.by_socket.insert(socket, slot);
@@ -189,8 +201,12 @@ impl Messenger {
 
     /// Queues `message`; false when the connection is gone or takes no more, and then it is closed.
     pub fn send(&mut self, id: ConnId, message: RawMessage) -> bool {
-        let Some(conn) = self.conn(id) else { return false };
-        match conn.connection.send(message) {
+        let Some(conn) = self.conns.get_mut(id.slot()).filter(|conn| conn.id == id) else { return false };
+        conn.connection.lend_to_send(&mut self.workspace);
+        let sent = conn.connection.send(message);
+        conn.connection.give_back_sent(&mut self.workspace);
+        self.outbox.note(conn, self.now);
+        match sent {
             Ok(()) => self.mark_dirty(id.slot()),
             Err(fault) => {
                 self.drop_conn(id, fault.to_string());
@@ -254,20 +270,11 @@ impl Messenger {
         self.net.tcp_counts(conn.socket)
     }
 
-    /// Bytes that wait to be sent on a connection.
-    #[must_use]
-    pub fn queued_bytes(&self, id: ConnId) -> usize {
-        self.conns
-            .get(id.slot())
-            .filter(|conn| conn.id == id)
-            .map_or(0, |conn| conn.connection.queued_bytes())
-    }
-
     /// Stops or goes on reading: how a full queue above pushes back on the peer.
     pub fn set_paused(&mut self, id: ConnId, paused: bool) {
         if let Some(conn) = self.conn(id) {
             conn.paused = paused;
-            if !paused && conn.readable {
+            if !paused && (conn.readable || conn.connection.room_wanted().is_some()) {
                 self.queue(id.slot());
             }
         }
@@ -301,6 +308,7 @@ impl Messenger {
     fn take_conn(&mut self, id: ConnId) -> Option<Conn> {
         self.conn(id)?;
         let conn = self.conns.remove(id.slot());
+        self.outbox.forget(&conn);
         self.by_socket.remove(&conn.socket);
         self.net.close(conn.socket);
         self.intake.forget(id);
@@ -441,7 +449,7 @@ impl Messenger {
             let Some(conn) = self.conns.get_mut(slot) else { continue };
             conn.queued = false;
             let id = conn.id;
-            let ended = read_some(conn, self.net.as_mut(), &mut self.intake, now);
+            let ended = read_some(conn, self.net.as_mut(), (&mut self.intake, &mut self.workspace), now);
             let more = conn.may_read();
             let answers = conn.connection.wants_write();
             self.hand_up(id, incoming);
@@ -559,21 +567,6 @@ impl Messenger {
             self.account(id.slot());
         }
         looked
-    }
-
-    /// Writes what is queued, as far as sockets take it.
-    pub fn flush(&mut self) {
-        let mut dirty = std::mem::take(&mut self.dirty);
-        for slot in dirty.drain(..) {
-            let Some(conn) = self.conns.get_mut(slot) else { continue };
-            conn.dirty = false;
-            let id = conn.id;
-            if let Err(error) = write_all(conn, self.net.as_mut()) {
-                self.drop_conn(id, Ending::of("send", &error));
-            }
-        }
-        dirty.append(&mut self.dirty);
-        self.dirty = dirty;
     }
 }
 

@@ -103,6 +103,24 @@ impl CleanRecords {
         Self { unpacked: Clock::new(unpacked), packed: Clock::new(bytes_max - unpacked) }
     }
 
+    /// Sets the limit; see [`CleanRecords::tidy`].
+    pub(crate) const fn set_bytes_max(&mut self, bytes_max: usize) {
+        let unpacked = bytes_max / UNPACKED_DIVISOR;
+        self.unpacked.set_bytes_max(unpacked);
+        self.packed.set_bytes_max(bytes_max - unpacked);
+    }
+
+    /// Takes a step towards the limit, if it was lowered.
+    pub(crate) fn tidy(&mut self) {
+        let packed = &mut self.packed;
+        self.unpacked.tidy(|key, record| {
+            if let Some(bytes) = record.pack() {
+                packed.insert(key, bytes, |_, _| ());
+            }
+        });
+        packed.tidy(|_, _| ());
+    }
+
     pub(crate) fn onode(&mut self, object: u64) -> Option<Arc<Onode>> {
         match self.find((object, INLINE_PAGE), Keep::Yes)? {
             Record::Own(onode) => Some(onode),
@@ -275,6 +293,16 @@ mod tests {
             assert!(clean.page(1, 1, Keep::Yes).is_none() && clean.onode(2).is_none());
             assert_eq!(clean.bytes(), 0);
         }
+    }
+
+    #[test]
+    fn a_lower_limit_is_kept() {
+        let mut clean = CleanRecords::new(1 << 20);
+        (0..2000).for_each(|id| clean.keep_onode(id, object(id)));
+        assert!(clean.bytes() > 512 << 10);
+        clean.set_bytes_max(64 << 10);
+        (0..20).for_each(|_| clean.tidy());
+        assert!(clean.bytes() <= 64 << 10 && clean.bytes() > 32 << 10, "{} bytes", clean.bytes());
     }
 
     #[test]

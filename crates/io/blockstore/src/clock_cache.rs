@@ -184,6 +184,16 @@ impl<K: Hash + Eq + Weigh, V: Clone + Weigh> Clock<K, V> {
         self.bytes
     }
 
+    /// Sets the limit. What is above goes with the next calls of [`Clock::tidy`] and [`Clock::insert`], some of it with each.
+    pub(crate) const fn set_bytes_max(&mut self, bytes_max: usize) {
+        self.bytes_max = bytes_max;
+    }
+
+    /// Takes a step towards the limit, if it was lowered.
+    pub(crate) fn tidy(&mut self, evicted: impl FnMut(K, V)) {
+        self.evict(evicted);
+    }
+
     /// Frees a slot that nothing refers to any more.
     fn vacate(&mut self, slot: u32) -> Option<Kept<K, V>> {
         let kept = self.slots.get_mut(slot as usize)?.take()?;
@@ -264,6 +274,26 @@ mod tests {
         assert_eq!((clock.bytes(), clock.len()), (4 * WEIGHT, 4));
         clock.insert(5, 6, |_, _| ());
         assert_eq!((clock.get(&5), clock.len()), (Some(6), 4));
+    }
+
+    #[test]
+    fn a_lower_limit_is_reached_step_by_step() {
+        let mut clock: Clock<u32, u32> = Clock::new(10_000 * WEIGHT);
+        for key in 0..10_000 {
+            clock.insert(key, key, |_, _| ());
+        }
+        clock.set_bytes_max(100 * WEIGHT);
+        let mut steps = 0;
+        while clock.bytes() > 100 * WEIGHT {
+            let before = clock.len();
+            clock.tidy(|_, _| ());
+            assert!(clock.len() < before && before - clock.len() <= 2 * LOOKS_MAX);
+            steps += 1;
+        }
+        assert!((5..20).contains(&steps), "{steps} steps");
+        clock.set_bytes_max(200 * WEIGHT);
+        (0..1000).for_each(|key| clock.insert(key, key, |_, _| ()));
+        assert_eq!(clock.len(), 200);
     }
 
     #[test]

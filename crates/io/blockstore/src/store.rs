@@ -51,6 +51,8 @@ pub struct BlockStore {
     pub(crate) table: Table,
     pub(crate) wal: Wal,
     pub(crate) cache: Cache,
+    /// Bytes of clean metadata and blocks that are kept now: [`Options::clean_bytes_max`], or less.
+    clean_bytes: usize,
     pub(crate) checkpoint: Option<Checkpoint>,
     /// Slabs of the partition that this is; `None` of a store that is not divided.
     pub(crate) leases: Option<Leases>,
@@ -100,6 +102,7 @@ impl BlockStore {
         let policy = parts.options.discards;
         let mut store = Self {
             cache: Cache::new(parts.options.clean_bytes_max),
+            clean_bytes: parts.options.clean_bytes_max,
             disk: parts.disk,
             superblock: parts.superblock,
             options: parts.options,
@@ -375,7 +378,10 @@ impl ObjectStore for BlockStore {
     }
 
     fn drain(&mut self, out: &mut Vec<Completion>) {
-        self.cache.next_turn(self.options.clean_bytes_max.saturating_sub(self.table.clean_bytes()));
+        if self.clean_bytes < self.options.clean_bytes_max {
+            self.table.tidy_clean();
+        }
+        self.cache.next_turn(self.clean_bytes.saturating_sub(self.table.clean_bytes()));
         self.forgive();
         self.poll_devices();
         self.has_work = false;
@@ -470,7 +476,15 @@ impl ObjectStore for BlockStore {
             metadata_bytes: metadata as u64,
             changes_bytes: (self.memory_bytes() - data - metadata) as u64,
             kv_bytes: self.table.kv.cached_bytes() as u64,
+            clean_bytes_max: self.options.clean_bytes_max as u64,
         }
+    }
+
+    fn limit_clean(&mut self, bytes: u64) {
+        self.clean_bytes = usize::try_from(bytes).unwrap_or(usize::MAX).min(self.options.clean_bytes_max);
+        let whole = (self.options.clean_bytes_max as u128).max(1);
+        let metadata = self.options.metadata_bytes_max as u128 * self.clean_bytes as u128 / whole;
+        self.table.limit_clean(usize::try_from(metadata).unwrap_or(usize::MAX));
     }
 
     fn device(&mut self) -> Option<&mut dyn MeasuredDevice> {

@@ -110,6 +110,14 @@ fn omap_size(onode: &Onode) -> u64 {
     onode.omap_bytes + onode.omap_header.len() as u64
 }
 
+/// Bytes for records of objects and for their names, of what there is for clean metadata. Free space is metadata that is always in memory.
+fn clean_shares(metadata_bytes_max: usize, alloc: &Alloc) -> (usize, usize) {
+    let bytes = metadata_bytes_max.saturating_sub(alloc.bytes()).max(metadata_bytes_max / 4);
+    // As much as goes with the records of small objects.
+    let names = bytes / 10 * 3;
+    (bytes - names, names)
+}
+
 impl Table {
     /// What a checkpoint left.
     pub(crate) fn load(
@@ -135,11 +143,7 @@ impl Table {
             })
         })?;
         alloc.loaded();
-        // Free space is metadata that is always in memory.
-        let clean_bytes_max =
-            options.metadata_bytes_max.saturating_sub(alloc.bytes()).max(options.metadata_bytes_max / 4);
-        // As much as goes with the records of small objects.
-        let names_bytes_max = clean_bytes_max / 10 * 3;
+        let (records_bytes_max, names_bytes_max) = clean_shares(options.metadata_bytes_max, &alloc);
         Ok(Self {
             kv,
             is_journaled: state.is_journaled,
@@ -152,7 +156,7 @@ impl Table {
             omap_bytes_shared_min: options.omap_bytes_shared_min,
             planted: options.planted,
             dead_prefixes: Vec::new(),
-            clean: RefCell::new(CleanRecords::new(clean_bytes_max - names_bytes_max)),
+            clean: RefCell::new(CleanRecords::new(records_bytes_max)),
             clean_names: RefCell::new(Clock::new(names_bytes_max)),
             recent: RefCell::default(),
             looked_up: Default::default(),
@@ -199,6 +203,19 @@ impl Table {
     /// About how many of them are of what could be read again.
     pub(crate) fn clean_bytes(&self) -> usize {
         self.clean.borrow().bytes() + self.clean_names.borrow().bytes()
+    }
+
+    /// Keeps at most so many bytes of what could be read again from now on; see [`Table::tidy_clean`].
+    pub(crate) fn limit_clean(&self, bytes_max: usize) {
+        let (records_bytes_max, names_bytes_max) = clean_shares(bytes_max, &self.space.alloc);
+        self.clean.borrow_mut().set_bytes_max(records_bytes_max);
+        self.clean_names.borrow_mut().set_bytes_max(names_bytes_max);
+    }
+
+    /// Takes a step towards the limit, if it was lowered.
+    pub(crate) fn tidy_clean(&self) {
+        self.clean.borrow_mut().tidy();
+        self.clean_names.borrow_mut().tidy(|_, _| ());
     }
 
     /// What was changed so far is the checkpoint's. Gives the period that ends.

@@ -2,6 +2,7 @@
 
 use crate::cpu_times::{CpuTimes, cpu_times, thread_cpu_ns};
 use crate::machine_load::{MachineLoad, machine_load};
+use crate::process_memory::process_memory;
 use nacre_types::{Stamp, UTime};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -22,6 +23,11 @@ pub trait Clock: Send {
     }
     /// Of the processors' times, what the thread that asks has used, in nanoseconds: one system call.
     fn thread_cpu_ns(&self) -> Option<u64> {
+        None
+    }
+    /// Bytes of memory that are the process's own, pages of files not among them; none where time is only thought. Reads a small file of
+    /// the kernel's.
+    fn process_memory(&self) -> Option<u64> {
         None
     }
 }
@@ -60,5 +66,9 @@ impl Clock for RealClock {
 
     fn thread_cpu_ns(&self) -> Option<u64> {
         thread_cpu_ns()
+    }
+
+    fn process_memory(&self) -> Option<u64> {
+        process_memory()
     }
 }

@@ -10,6 +10,7 @@ mod entropy;
 mod file;
 mod machine_load;
 pub mod net;
+mod process_memory;
 pub mod real;
 
 pub use clock::{Clock, RealClock};

@@ -93,6 +93,8 @@ pub struct StoreMemory {
     pub changes_bytes: u64,
     /// Pages of the metadata's file.
     pub kv_bytes: u64,
+    /// Most that it was opened to keep of the first two together.
+    pub clean_bytes_max: u64,
 }
 
 /// What a store has counted since its start.
@@ -332,6 +334,12 @@ pub trait ObjectStore: ObjectView {
     /// What the store has in memory; adds up many parts.
     fn memory(&self) -> StoreMemory {
         StoreMemory::default()
+    }
+
+    /// Keeps at most so many bytes of what could be read again from now on, data and metadata together, and never more than it was opened
+    /// to keep. What is above goes step by step, as the store is drained.
+    fn limit_clean(&mut self, bytes: u64) {
+        let _keeps_nothing_twice = bytes;
     }
 
     /// The device that it is on; `None` where it is all in memory.

@@ -225,6 +225,15 @@ impl Wire {
         self.turn()
     }
 
+    /// Asks for a sign of life.
+    ///
+    /// # Errors
+    /// When the peer has closed the connection.
+    pub fn keep_alive(&mut self) -> Result<(), String> {
+        self.connection.send_keepalive(wall());
+        self.turn()
+    }
+
     /// What has come meanwhile.
     ///
     /// # Errors

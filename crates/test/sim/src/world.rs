@@ -434,6 +434,7 @@ impl World {
             host: format!("host{id}"),
             machine_facts: BTreeMap::new(),
             admin_socket: None,
+            process_memory_bytes: 0,
             give_back_memory: || (),
         };
         let osd = nacre_osd::assemble(&config, machines.len(), machines).expect("simulated sockets listen");

@@ -11,7 +11,7 @@ mod state;
 #[cfg(test)]
 mod tests;
 
-use crate::frame::{Inbound, Receiver, Sender, Tag};
+use crate::frame::{Inbound, Receiver, Sender, Tag, Workspace};
 use crate::{Config, Fault, ROUNDS_MAX, RawMessage, Session, SessionRequest};
 use bytes::Bytes;
 use nacre_denc::{Decode, Encode};
@@ -400,10 +400,28 @@ impl Connection {
         at.map(|at| (at, self.state.phase()))
     }
 
-    /// Gives memory back that an idle connection does not need: the driver calls it when nothing came for a while.
-    pub fn trim(&mut self) {
-        self.receiver.trim();
-        self.sender.trim();
+    /// Lends it memory that it needs to read, and to answer what it reads. A driver with many connections does so before, and takes it back
+    /// afterwards with [`Connection::give_back`].
+    pub fn lend(&mut self, workspace: &mut Workspace) {
+        self.receiver.lend(std::mem::take(&mut workspace.staging));
+        self.lend_to_send(workspace);
+    }
+
+    /// Lends it what it needs to send and to write: [`Connection::give_back_sent`] takes it back. What has come in part of the next frame
+    /// stays where it is.
+    pub fn lend_to_send(&mut self, workspace: &mut Workspace) {
+        self.sender.swap_spare(&mut workspace.chunks);
+    }
+
+    /// Gives back what was lent to send.
+    pub fn give_back_sent(&mut self, workspace: &mut Workspace) {
+        self.sender.swap_spare(&mut workspace.chunks);
+    }
+
+    /// Gives back what was lent: between two turns a connection holds only what has come or is to go.
+    pub fn give_back(&mut self, workspace: &mut Workspace) {
+        workspace.staging = self.receiver.give_back();
+        self.give_back_sent(workspace);
     }
 
     /// True while messages may flow.

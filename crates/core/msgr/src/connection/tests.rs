@@ -432,14 +432,66 @@ fn back_pressure_refuses_before_memory_grows() {
 }
 
 #[test]
-fn an_idle_connection_gives_its_buffers_back_and_goes_on() {
+fn connections_take_turns_with_the_same_buffers() {
     let mut pair = Pair::lossy(mode::SECURE, 1);
     pair.settle().expect("no fault");
-    pair.client.connection.trim();
-    pair.server.connection.trim();
+    let mut workspace = Workspace::default();
+    // What they had themselves is the workspace's from now on.
+    pair.client.connection.give_back(&mut workspace);
+    for connection in [&mut pair.server.connection, &mut pair.client.connection] {
+        connection.lend(&mut workspace);
+        assert_eq!(workspace.staging.capacity(), 0, "lent");
+        connection.give_back(&mut workspace);
+        assert_eq!(connection.handshake_bytes(), 0, "and it holds nothing");
+    }
+    let held = workspace.bytes();
+    assert!(held > 0);
+    pair.client.connection.lend(&mut workspace);
     pair.client.connection.send(message(1, 10, 5000)).expect("room");
     pair.settle().expect("no fault");
+    pair.client.connection.give_back(&mut workspace);
     assert_eq!(pair.server.received.len(), 1);
+    workspace.clear();
+    assert_eq!(workspace.bytes(), 0);
+}
+
+#[test]
+fn who_sends_is_lent_nothing_to_read_into() {
+    let mut pair = Pair::lossy(mode::CRC, 1);
+    pair.settle().expect("no fault");
+    let (mut workspace, client) = (Workspace::default(), &mut pair.client.connection);
+    client.give_back(&mut workspace);
+    let (staging, chunks) = (workspace.staging.as_ptr(), workspace.chunks.len());
+    assert!(workspace.staging.capacity() > 0 && chunks > 0);
+    client.lend_to_send(&mut workspace);
+    assert_eq!((workspace.staging.as_ptr(), workspace.chunks.len()), (staging, 0));
+    client.send(message(1, 10, 5000)).expect("room");
+    client.give_back_sent(&mut workspace);
+    assert_eq!((workspace.staging.as_ptr(), workspace.chunks.len()), (staging, chunks - 1));
+}
+
+/// A frame that comes in pieces goes on in whichever buffer there is.
+#[test]
+fn what_is_not_parsed_stays_with_the_connection() {
+    for mode in [mode::CRC, mode::SECURE] {
+        let mut pair = Pair::lossy(mode, 1);
+        pair.settle().expect("no fault");
+        pair.client.connection.send(message(1, 10, 5000)).expect("room");
+        let mut slices = [IoSlice::new(&[]); 64];
+        let count = pair.client.connection.out_slices(&mut slices);
+        let bytes: Vec<u8> = slices[..count].iter().flat_map(|slice| slice.iter().copied()).collect();
+        let (mut workspace, server) = (Workspace::default(), &mut pair.server.connection);
+        for piece in bytes.chunks(7) {
+            server.lend(&mut workspace);
+            server.recv_space()[..piece.len()].copy_from_slice(piece);
+            server.received(Stamp(1), piece.len()).expect("no fault");
+            server.give_back(&mut workspace);
+            server.check();
+            // Another connection has used it meanwhile.
+            workspace.staging.fill(0xff);
+        }
+        assert!(matches!(server.next_event(), Some(Event::Message(message)) if message.data.len() == 5000));
+    }
 }
 
 #[test]

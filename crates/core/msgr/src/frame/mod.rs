@@ -12,11 +12,13 @@ mod receiver;
 mod secure;
 mod sender;
 mod sum;
+mod workspace;
 
 use preamble::Preamble;
 pub(crate) use receiver::{Inbound, Receiver};
 pub(crate) use secure::Keys;
 pub(crate) use sender::Sender;
+pub use workspace::Workspace;
 
 pub(crate) use crate::tag::Tag;
 use crate::{Fault, RawMessage};

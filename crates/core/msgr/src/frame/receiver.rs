@@ -67,7 +67,21 @@ impl Staging {
         if self.buf.len() < size {
             self.buf.resize(size, 0);
         }
-        self.buf.get_mut(self.end..).unwrap_or_default()
+        self.buf.get_mut(self.end..size).unwrap_or_default() // a lent one may be longer
+    }
+
+    /// Goes on in `buf`, which is as large as the last one needed it, with what is left here.
+    fn move_to(&mut self, mut buf: Vec<u8>) {
+        let (left, room) = (self.bytes(), buf.len());
+        let end = left.len();
+        drop(buf.splice(..end.min(room), left.iter().copied()));
+        *self = Self { end, buf, start: 0 };
+    }
+
+    /// Keeps what is left in memory of its size, and yields the buffer.
+    fn leave(&mut self) -> Vec<u8> {
+        let buf = self.bytes().to_vec();
+        std::mem::replace(self, Self { end: buf.len(), buf, start: 0 }).buf
     }
 
     fn consume(&mut self, count: usize) {
@@ -189,11 +203,14 @@ impl Receiver {
         }
     }
 
-    /// Gives the staging buffer back while nothing is in it.
-    pub(crate) fn trim(&mut self) {
-        if self.staging.is_empty() {
-            self.staging = Staging::default();
-        }
+    /// Reads into `buf` until it is given back.
+    pub(crate) fn lend(&mut self, buf: Vec<u8>) {
+        self.staging.move_to(buf);
+    }
+
+    /// Gives the buffer back that is read into; what is in it and not parsed stays here.
+    pub(crate) fn give_back(&mut self) -> Vec<u8> {
+        self.staging.leave()
     }
 
     /// True while there is room to read into.

@@ -5,6 +5,7 @@
 //! chunk. In secure mode everything is copied once, into a chunk, and sealed there.
 
 use super::secure::{Cipher, INLINE_BYTES, Layout, SEAL_BYTES, padded};
+use super::workspace::SPARE_COUNT_MAX;
 use super::{
     EPILOGUE_BYTES, LATE_COMPLETE, MESSAGE_HEADER_BYTES, MessageHeader, Preamble, SEGMENT_CRC_SEED, Tag,
 };
@@ -15,8 +16,6 @@ use std::io::IoSlice;
 
 /// Room of a fresh chunk: some fifteen replies, or one sealed 4 KiB payload with its header.
 const CHUNK_BYTES: usize = 5 << 10;
-/// Emptied chunks kept for reuse, per connection: a message with a payload takes one, and a burst has many.
-const SPARE_COUNT_MAX: usize = 32;
 /// Slices up to this length are copied: cheaper than another entry in the vector and a shared count.
 const COPY_BYTES_MAX: usize = 1 << 10;
 
@@ -114,9 +113,9 @@ impl Sender {
         }
     }
 
-    /// Gives recycled memory back.
-    pub(crate) fn trim(&mut self) {
-        self.spare = Vec::new();
+    /// Exchanges its emptied chunks for others': those of all connections of a thread, and back.
+    pub(crate) fn swap_spare(&mut self, chunks: &mut Vec<Vec<u8>>) {
+        std::mem::swap(&mut self.spare, chunks);
     }
 
     /// A chunk at the end of the queue with room for `want` bytes.

@@ -3,6 +3,7 @@
 use super::client::Client;
 use super::disk::{Disk, Touched};
 use crate::log::LogLimits;
+use crate::ops::MessageLimits;
 use crate::tuning::SCAN_OBJECTS_MAX;
 use crate::{
     ClientOp, Cx, Effect, Effects, Event, Pg, PgCreateInfo, QueueLimits, RecoveryThrottle, Reserver,
@@ -100,6 +101,8 @@ pub(crate) struct World {
     pub(super) last_session: u64,
     pub(super) wishes: Vec<Wish>,
     pub(crate) limits: LogLimits,
+    /// How long clients' messages may be, in PGs that begin from now on.
+    message_limits: MessageLimits,
     /// Objects that one comparison of a backfill looks at.
     pub(crate) scan_objects: usize,
     /// Most that one event asked of a disk.
@@ -156,6 +159,7 @@ impl World {
             last_session: 0,
             wishes: Vec::new(),
             limits: LogLimits::default(),
+            message_limits: MessageLimits::default(),
             scan_objects: SCAN_OBJECTS_MAX,
             most_touched: Touched::default(),
             sent: BTreeMap::new(),
@@ -325,6 +329,7 @@ impl World {
     pub(super) fn tuning(&self) -> Tuning {
         Tuning {
             limits: self.limits,
+            message_limits: self.message_limits,
             queues: self.queues,
             scan_objects: self.scan_objects,
             ..Tuning::default()
@@ -334,6 +339,16 @@ impl World {
     /// Takes these bounds over where PGs are already.
     pub(crate) fn bound_queues(&mut self, queues: QueueLimits) {
         self.queues = queues;
+        self.tune_all();
+    }
+
+    /// The same for clients' messages.
+    pub(crate) fn bound_messages(&mut self, limits: MessageLimits) {
+        self.message_limits = limits;
+        self.tune_all();
+    }
+
+    fn tune_all(&mut self) {
         let tuning = self.tuning();
         self.osds.values_mut().filter_map(|osd| osd.pg.as_mut()).for_each(|pg| pg.tune(&tuning));
     }

@@ -4,7 +4,8 @@
 //! memory. So both are bounded, whatever its operations are: what goes beyond gets `E2BIG`, and nothing of the message takes effect.
 //! A real OSD bounds neither.
 
-use super::{OBJECT_BYTES_MAX, OMAP_BYTES_MAX};
+use super::copied::COLLECTED_BYTES_MAX;
+use super::{CLIENT_INPUT_BYTES_MAX, OBJECT_BYTES_MAX, OMAP_BYTES_MAX, TRANSACTION_BYTES_MAX};
 use crate::turn::WORK_BYTES_MAX;
 use nacre_types::Errno;
 use std::cell::Cell;
@@ -16,8 +17,38 @@ pub const SNAPS_MAX: usize = 4096;
 /// Omap keys of one message: twice what a metadata server keeps in one directory fragment's object at most
 /// (`mds_bal_fragment_size_max` is 100,000 entries, which it may write at once), and not more than a tenth of a second's work.
 pub const OMAP_KEYS_MAX: usize = 128 << 10;
+/// Objects in one page of a list, whatever the client asks for (`osd_max_pgls`).
+pub const LISTED_MAX: usize = 1024;
 /// Bytes of data in one answer: an object, and a page of its omap.
 pub const REPLY_BYTES_MAX: u64 = OBJECT_BYTES_MAX + OMAP_BYTES_MAX as u64;
+
+/// How long a client's message and its answer may be at most. An OSD with little memory has smaller ones, but never a larger input than the
+/// usual.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MessageLimits {
+    /// Bytes of input: what is longer is refused with `EMSGSIZE`.
+    pub input_bytes: usize,
+    /// Bytes of what a message changes: what would be longer gets `EMSGSIZE`.
+    pub transaction_bytes: usize,
+    /// Bytes of data of an answer: what would be longer gets `E2BIG`.
+    pub reply_bytes: u64,
+    /// About the bytes of omap in one page; what does not fit is in the next.
+    pub omap_bytes: usize,
+    /// Bytes of the source of a copy that are kept in memory; with more, they go to a temporary object.
+    pub copied_bytes: usize,
+}
+
+impl Default for MessageLimits {
+    fn default() -> Self {
+        Self {
+            input_bytes: CLIENT_INPUT_BYTES_MAX,
+            transaction_bytes: TRANSACTION_BYTES_MAX,
+            reply_bytes: REPLY_BYTES_MAX,
+            omap_bytes: OMAP_BYTES_MAX,
+            copied_bytes: COLLECTED_BYTES_MAX,
+        }
+    }
+}
 
 /// What one operation costs, however little it does.
 pub(super) const OP_COST: u64 = 16 << 10;
@@ -44,13 +75,12 @@ pub(super) struct Budget {
     reply: Cell<u64>,
 }
 
-impl Default for Budget {
-    fn default() -> Self {
-        Self { work: Cell::new(WORK_BYTES_MAX), reply: Cell::new(REPLY_BYTES_MAX) }
-    }
-}
-
 impl Budget {
+    /// That of a message before it runs.
+    pub(super) fn new(limits: MessageLimits) -> Self {
+        Self { work: Cell::new(WORK_BYTES_MAX), reply: Cell::new(limits.reply_bytes) }
+    }
+
     /// Notes work that is about to be done. The last of it may go beyond the budget: a single long value can always be read.
     ///
     /// # Errors

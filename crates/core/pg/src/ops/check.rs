@@ -1,6 +1,6 @@
 //! [`check_limits`]: what no message may exceed, checked before it is queued or touches an object.
 
-use super::{CLIENT_INPUT_BYTES_MAX, Intent, NAME_BYTES_MAX, NAMESPACE_BYTES_MAX, OPS_MAX, SNAPS_MAX};
+use super::{Intent, MessageLimits, NAME_BYTES_MAX, NAMESPACE_BYTES_MAX, OPS_MAX, SNAPS_MAX};
 use crate::snap::SnapContext;
 use nacre_msg::OsdOp;
 use nacre_types::{Errno, SnapId};
@@ -10,7 +10,7 @@ use nacre_types::{Errno, SnapId};
 /// # Errors
 /// `ENAMETOOLONG`, `EMSGSIZE`, `E2BIG` for too many operations or snapshots, or `EINVAL` for an empty name, a write to a snapshot and a snapshot context out
 /// of order.
-pub fn check_limits(op: &OsdOp, intent: &Intent) -> Result<(), Errno> {
+pub fn check_limits(op: &OsdOp, intent: &Intent, limits: MessageLimits) -> Result<(), Errno> {
     if op.name.len() > NAME_BYTES_MAX
         || op.locator.key.len() > NAME_BYTES_MAX
         || op.locator.namespace.len() > NAMESPACE_BYTES_MAX
@@ -26,7 +26,7 @@ pub fn check_limits(op: &OsdOp, intent: &Intent) -> Result<(), Errno> {
     if intent.may_write() && (op.snap != SnapId::HEAD || !SnapContext::is_valid(op.snap_seq, &op.snaps)) {
         return Err(Errno::EINVAL);
     }
-    if op.ops.iter().map(|sub_op| sub_op.indata.len()).sum::<usize>() > CLIENT_INPUT_BYTES_MAX {
+    if op.ops.iter().map(|sub_op| sub_op.indata.len()).sum::<usize>() > limits.input_bytes {
         return Err(Errno::EMSGSIZE);
     }
     Ok(())

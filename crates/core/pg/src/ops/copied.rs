@@ -16,8 +16,10 @@ use std::collections::BTreeMap;
 const ENTRY_BYTES: usize = 16;
 /// Omap entries in one part, which is read, and written, in one turn.
 const PART_ENTRIES_MAX: usize = 8 << 10;
-/// Bytes that a copy collects in memory; with more, they go to a temporary object.
-const COLLECTED_BYTES_MAX: usize = 16 << 20;
+/// Bytes of a source that are fetched at a time.
+pub(crate) const PART_BYTES_MAX: usize = 4 << 20;
+/// Bytes that a copy collects in memory where there is enough; with more, they go to a temporary object.
+pub(super) const COLLECTED_BYTES_MAX: usize = 16 << 20;
 /// The same of omap entries: what one write should have at most.
 const COLLECTED_ENTRIES_MAX: usize = 2 * PART_ENTRIES_MAX;
 
@@ -113,10 +115,10 @@ impl CopiedObject {
         attrs + omap + self.omap_header.len() + data
     }
 
-    /// True when it is to be taken to a temporary object before more comes.
+    /// True when it is to be taken to a temporary object before more comes: what is in memory has more than `bytes_max`.
     #[must_use]
-    pub fn is_large(&self) -> bool {
-        self.size_bytes() > COLLECTED_BYTES_MAX || self.omap.len() > COLLECTED_ENTRIES_MAX
+    pub fn is_large(&self, bytes_max: usize) -> bool {
+        self.size_bytes() > bytes_max || self.omap.len() > COLLECTED_ENTRIES_MAX
     }
 
     /// True when any of it belongs to an omap.

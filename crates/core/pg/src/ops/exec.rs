@@ -3,7 +3,7 @@
 use super::budget::Budget;
 use super::execution::{Execution, Stop};
 use super::mutation::Mutation;
-use super::{Change, Env, OpResult, Outcome, Request, Suspend, TRANSACTION_BYTES_MAX};
+use super::{Change, Env, OpResult, Outcome, Request, Suspend};
 use crate::object::ObjectContext;
 use crate::snap::{Resolved, SnapContext, resolve_snap};
 use nacre_msg::osd_op::{code, flag, op_flag};
@@ -80,7 +80,7 @@ fn run<'a>(
     if env.pool.stripe_bytes.is_some() && snapc.seq.0 >= crate::coding::ROLLBACK_GEN {
         return Ok(refused(request, head, Errno::EINVAL)); // the name of what is kept until a write is safe
     }
-    let pending = Mutation::new(request.head, base);
+    let (pending, budget) = (Mutation::new(request.head, base), Budget::new(env.limits));
     let mut exec = Execution {
         env,
         request: *request,
@@ -89,7 +89,7 @@ fn run<'a>(
         head,
         pending,
         modified: None,
-        budget: Budget::default(),
+        budget,
         watches: Vec::new(),
         notifies: Vec::new(),
         acks: Vec::new(),
@@ -112,7 +112,7 @@ impl Execution<'_, '_> {
             self.pending.user_modify |= is_user_change(op.code);
             let step = self.step(index, op);
             self.ops_done.set(self.ops_done.get() + 1);
-            if self.pending.bytes > TRANSACTION_BYTES_MAX {
+            if self.pending.bytes > self.env.limits.transaction_bytes {
                 // Replicas and stores could not carry it: no operation may ignore that.
                 (out.rval, result) = (Errno::EMSGSIZE.negated(), Errno::EMSGSIZE.negated());
                 break;

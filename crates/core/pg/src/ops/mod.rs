@@ -17,6 +17,7 @@ mod copied;
 mod copy;
 mod exec;
 mod execution;
+mod expected;
 mod finish;
 mod mutation;
 mod omap;
@@ -33,11 +34,14 @@ pub(crate) mod testing;
 mod tests;
 
 pub use crate::turn::WORK_BYTES_MAX;
-pub use budget::{OMAP_KEYS_MAX, OPS_MAX, REPLY_BYTES_MAX, SNAPS_MAX};
+pub use budget::{LISTED_MAX, MessageLimits, OMAP_KEYS_MAX, OPS_MAX, REPLY_BYTES_MAX, SNAPS_MAX};
 pub use check::check_limits;
 pub use classify::{ClassUse, Intent, classify};
+pub(crate) use copied::PART_BYTES_MAX;
 pub use copied::{Copied, CopiedObject, CopyCursor, CopyPart, CopySource, Staged, extract};
 pub use exec::execute;
+pub use expected::expected_bytes;
+pub(crate) use expected::expected_of_object;
 pub use nacre_msg::size::{CLIENT_INPUT_BYTES_MAX, OBJECT_BYTES_MAX, TRANSACTION_BYTES_MAX};
 pub use outcome::{Change, Notify, NotifyAck, OpResult, Outcome, Suspend, WatchChange, Write};
 pub use read::PlainRead;
@@ -165,6 +169,8 @@ pub struct Env<'a> {
     pub notify_id: u64,
     /// Randomness for object classes.
     pub entropy: &'a mut dyn Entropy,
+    /// How long messages and answers may be.
+    pub limits: MessageLimits,
     /// Work done, as [`WORK_BYTES_MAX`] counts it: of messages that have to wait for something, too.
     pub work: u64,
 }

@@ -1,7 +1,7 @@
 //! Operations on the omap: a sorted map beside the data.
 
 use super::execution::{Done, Execution, OpReturn, Stop};
-use super::{OMAP_BYTES_MAX, OMAP_ENTRIES_MAX, OMAP_KEYS_MAX};
+use super::{OMAP_ENTRIES_MAX, OMAP_KEYS_MAX};
 use nacre_buf::{ByteStr, Bytes};
 use nacre_denc::{Encode, Reader, Writer};
 use nacre_msg::SubOp;
@@ -136,7 +136,7 @@ impl Execution<'_, '_> {
             self.target,
             from,
             count_max.saturating_add(1),
-            OMAP_BYTES_MAX,
+            self.env.limits.omap_bytes,
         );
         let bytes = page.entries.iter().map(|(key, value)| key.len() + value.len()).sum();
         self.budget.spend_on_keys(page.entries.len(), bytes)?;

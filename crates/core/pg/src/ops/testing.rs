@@ -4,6 +4,7 @@ use super::{
     Change, Copied, Env, Fullness, Outcome, PoolFacts, Request, Suspend, check_limits, classify, execute,
 };
 use crate::object::ObjectContext;
+use crate::ops::MessageLimits;
 use crate::snap::mapper;
 use crate::snaptrim::trim_object;
 use nacre_buf::{BufList, ByteStr, Bytes};
@@ -202,6 +203,7 @@ pub(crate) struct Client {
     pub(crate) entropy: SeededEntropy,
     /// Work of the last message.
     pub(crate) work: u64,
+    pub(crate) limits: MessageLimits,
 }
 
 impl Default for Client {
@@ -222,6 +224,7 @@ impl Default for Client {
             entries: Vec::new(),
             entropy: SeededEntropy(7),
             work: 0,
+            limits: MessageLimits::default(),
         }
     }
 }
@@ -281,11 +284,12 @@ impl Client {
     /// Runs a message, applies its outcome, and checks what always holds.
     pub(crate) fn try_send(&mut self, message: &OsdOp) -> Result<Outcome, Suspend> {
         let context = self.context();
-        let intent =
-            match classify(message).and_then(|intent| check_limits(message, &intent).map(|()| intent)) {
-                Ok(intent) => intent,
-                Err(errno) => return Ok(failed(errno)),
-            };
+        let intent = match classify(message)
+            .and_then(|intent| check_limits(message, &intent, self.limits).map(|()| intent))
+        {
+            Ok(intent) => intent,
+            Err(errno) => return Ok(failed(errno)),
+        };
         let mut env = Env {
             view: &self.store,
             collection: collection(),
@@ -296,6 +300,7 @@ impl Client {
             last_user_version: self.last_user_version,
             notify_id: 1 << 32,
             entropy: &mut self.entropy,
+            limits: self.limits,
             work: 0,
         };
         let request = Request {
@@ -351,6 +356,7 @@ impl Client {
                 last_user_version: self.last_user_version,
                 notify_id: 0,
                 entropy: &mut self.entropy,
+                limits: MessageLimits::default(),
                 work: 0,
             };
             let trim = trim_object(&env, &self.head, &context, clone.snap, snap).expect("a known clone");

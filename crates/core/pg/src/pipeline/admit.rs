@@ -57,7 +57,7 @@ impl PgState {
         if !self.is_allowed(op, &intent) {
             return Admission::Refuse(Errno::EPERM);
         }
-        if let Err(errno) = check_limits(&op.op, &intent) {
+        if let Err(errno) = check_limits(&op.op, &intent, self.message_limits) {
             return Admission::Refuse(errno);
         }
         if !self.is_active() {

@@ -6,7 +6,9 @@ use super::staged_copy::Staging;
 use super::{OpContext, Pipeline};
 use crate::backend::ec::GatherRequest;
 use crate::coding::{EcView, Piece};
-use crate::ops::{Copied, CopiedObject, CopyCursor, CopyPart, CopySource, TRANSACTION_BYTES_MAX, extract};
+use crate::ops::{
+    Copied, CopiedObject, CopyCursor, CopyPart, CopySource, PART_BYTES_MAX, TRANSACTION_BYTES_MAX, extract,
+};
 use crate::snap::{Resolved, resolve_snap};
 use crate::state::PgState;
 use crate::tokens::OnFetched;
@@ -17,8 +19,6 @@ use nacre_txn::{FetchFrom, ReadError, Token};
 use nacre_types::{Errno, HObject, OsdId, SpgId, Stamp};
 use std::time::Duration;
 
-/// Bytes in one part.
-const PART_BYTES_MAX: usize = 4 << 20;
 /// Silence after which a part is asked for again: its PG's primary may have changed, or not serve yet.
 const RETRY: Duration = Duration::from_secs(2);
 
@@ -91,7 +91,10 @@ impl Pipeline {
         (op_index, source): (usize, CopySource),
     ) -> Option<OpContext> {
         let cursor = CopyCursor::default();
-        let bytes_max = TRANSACTION_BYTES_MAX.saturating_sub(op_ctx.copied_bytes);
+        // With erasure coding all of it is in memory at the end.
+        let limit =
+            if state.ec.is_some() { state.message_limits.transaction_bytes } else { TRANSACTION_BYTES_MAX };
+        let bytes_max = limit.saturating_sub(op_ctx.copied_bytes);
         let (so_far, asked, heard, bytes, staging) = (None, cx.now, cx.now, 0, None);
         op_ctx.copying =
             Some(Copying { op_index, source, cursor, so_far, asked, heard, bytes_max, bytes, staging });
@@ -231,7 +234,9 @@ impl Pipeline {
         let CopyPart { object, next } = part;
         copying.heard = cx.now;
         copying.bytes += object.size_bytes();
-        if copying.bytes > copying.bytes_max {
+        // With erasure coding holes are written as zeros: how much it comes to is known with the first part.
+        let whole = if state.ec.is_some() { usize::try_from(object.size).unwrap_or(usize::MAX) } else { 0 };
+        if copying.bytes.max(whole) > copying.bytes_max {
             return self.finish_copy(cx, token, Err(Errno::EFBIG));
         }
         match &mut copying.so_far {
@@ -247,7 +252,10 @@ impl Pipeline {
         match next {
             Some(next) if next != copying.cursor => {
                 copying.cursor = next;
-                let is_large = copying.so_far.as_ref().is_some_and(|so_far| so_far.is_large());
+                let is_large = copying
+                    .so_far
+                    .as_ref()
+                    .is_some_and(|so_far| so_far.is_large(state.message_limits.copied_bytes));
                 if is_large && state.ec.is_none() {
                     self.stage_part(state, cx, token)
                 } else {

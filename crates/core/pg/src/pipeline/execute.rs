@@ -8,9 +8,9 @@ use crate::object::{ObjectContext, ObjectInfo};
 use crate::ops::{self, Change, Env, Outcome, PlainRead, Request, Suspend};
 use crate::reply::{Answer, PendingReply};
 use crate::state::PgState;
-use crate::{Cx, Planted};
+use crate::{Cx, MessageLimits, Planted};
 use nacre_txn::ReadError;
-use nacre_types::{Errno, Eversion, HObject, Stamp};
+use nacre_types::{Errno, Eversion, HObject, SnapId, Stamp};
 
 impl PgState {
     fn list_objects(&self, cx: &Cx<'_>, op_ctx: &OpContext) -> Outcome {
@@ -64,6 +64,15 @@ pub(crate) struct Executed {
     pub(crate) after: AfterCommit,
 }
 
+/// A message that only reads an object counts for no more than there is of it. Changes may make more of it first, and a clone may be longer.
+fn expect_by_record(op_ctx: &mut OpContext, context: &ObjectContext, limits: MessageLimits) {
+    let op = &mut op_ctx.op;
+    if !op_ctx.intent.may_write() && op.op.snap == SnapId::HEAD {
+        let bytes = ops::expected_of_object(&op.op, limits, context.info.size);
+        op.permit.expect_at_most(usize::try_from(bytes).unwrap_or(usize::MAX));
+    }
+}
+
 impl Pipeline {
     /// Runs a message whose turn has come against the objects as they are; changes nothing yet. `recall` hears what its object's record
     /// says of watchers.
@@ -110,6 +119,7 @@ impl Pipeline {
             return Err(ReadError::Damaged { object, offset: 0, reason }.into());
         };
         recall(state, cx.now, &op_ctx.head, &context.info);
+        expect_by_record(op_ctx, &context, state.message_limits);
         let coded = EcView { inner: cx.view, pieces: &op_ctx.gathered };
         let mut env = Env {
             view: if state.ec.is_some() { &coded } else { cx.view },
@@ -121,6 +131,7 @@ impl Pipeline {
             last_user_version: state.info.last_user_version,
             notify_id: u64::from(state.map.epoch) << 32 | u64::from(self.notifies),
             entropy: &mut *cx.entropy,
+            limits: state.message_limits,
             work: 0,
         };
         let request = Request {

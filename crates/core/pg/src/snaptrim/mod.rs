@@ -145,6 +145,7 @@ impl SnapTrim {
             last_user_version: state.info.last_user_version,
             notify_id: 0,
             entropy: &mut *cx.entropy,
+            limits: state.message_limits,
             work: 0,
         };
         let Ok(trim) = trim_object(&env, &head, &context, clone.snap, snap) else {

@@ -1,9 +1,12 @@
 //! PGs of erasure-coded pools: what is lost is computed, and what only some have is taken back.
 
+use super::sizes::copy_of;
 use crate::Event;
 use crate::harness::{World, head};
+use crate::ops::MessageLimits;
 use nacre_msg::SubOp;
-use nacre_msg::osd_op::code;
+use nacre_msg::osd_op::{Extent, code};
+use nacre_msg::peer::CopyGet;
 use nacre_msg::stats::pg_state;
 use nacre_types::{Errno, OsdId, PgId, SnapId, UTime};
 use std::time::Duration;
@@ -436,4 +439,29 @@ fn a_damaged_chunk_is_computed_and_repaired() {
         lose(&mut world, (spoiled + 1) % 3);
         assert_eq!(read_all(&mut world, "a"), Ok(data), "osd.{spoiled} repaired");
     }
+}
+
+/// With little memory, what could not be written at the end is not fetched either.
+#[test]
+fn a_copy_that_is_too_large_for_the_memory_is_refused_with_its_first_part() {
+    let mut world = World::overwritten(7, 1, 2, 1);
+    world.bound_messages(MessageLimits { transaction_bytes: 6 << 20, ..MessageLimits::default() });
+    world.run_until_idle();
+    for piece in 0..3 {
+        assert_eq!(world.call(0, "a", part(piece * (3 << 20), &noise(1, 3 << 20))).result, 0);
+    }
+    let asked = |world: &World| {
+        world
+            .sent
+            .iter()
+            .filter(|((_, kind), _)| *kind == CopyGet::KIND)
+            .map(|(_, count)| *count)
+            .sum::<usize>()
+    };
+    let before = asked(&world);
+    assert_eq!(world.call(0, "b", vec![copy_of("a")]).result, Errno::EFBIG.negated());
+    assert_eq!(asked(&world), before + 1, "one part was asked for");
+    let shorter = SubOp::with_extent(code::TRUNCATE, Extent { offset: 5 << 20, ..Extent::default() });
+    assert_eq!(world.call(0, "a", vec![shorter]).result, 0);
+    assert_eq!(world.call(0, "b", vec![copy_of("a")]).result, 0);
 }

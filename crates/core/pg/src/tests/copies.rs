@@ -2,6 +2,7 @@
 
 use super::sizes::{copy_of, omap_set};
 use crate::harness::{World, head, spg};
+use crate::ops::MessageLimits;
 use crate::storage;
 use nacre_msg::SubOp;
 use nacre_types::{Errno, OsdId};
@@ -196,6 +197,20 @@ fn a_scrub_does_not_see_what_is_copied() {
     world.run_until_idle();
     assert_eq!(world.pg(primary).map(|pg| pg.info().counters.scrub_errors), Some(0));
     assert_copied(&mut world, "beside a scrub");
+}
+
+/// As an OSD with little memory has it.
+#[test]
+fn a_copy_that_fits_the_memory_of_others_is_staged_where_there_is_little() {
+    let mut world = World::new(33, 1);
+    world.bound_messages(MessageLimits { copied_bytes: 4 << 20, ..MessageLimits::default() });
+    world.run_until_idle();
+    world.call(0, "source", vec![SubOp::write_full(vec![1; 13 << 20].into())]);
+    let copy = world.request(0, "target", vec![copy_of("source")]);
+    until_staged(&mut world);
+    world.run_until_idle();
+    assert_eq!(world.clients[0].replies[&copy].result, 0);
+    assert_copied(&mut world, "in parts");
 }
 
 /// All copies of a message have one target: more than one large one is asked of us only to use up space.

@@ -81,3 +81,17 @@ fn the_end_of_its_pg_gives_the_permit_back() {
     world.crash(0); // drops the PG, as an OSD does with one that was removed
     assert_eq!(held(&world), 0);
 }
+
+/// It may ask for far more than there is: to the end, above all.
+#[test]
+fn a_read_counts_for_what_there_is_of_its_object_once_that_is_known() {
+    let mut world = slow_world(6);
+    let session = world.clients[0].session(0, &mut 0);
+    let tid = world.clients[0].request("a", vec![SubOp::read(0, 0)]);
+    let mut op = world.clients[0].message(tid, session);
+    op.permit.expect(128 << 20);
+    world.event(0, Event::ClientOp(op));
+    assert_eq!((held(&world), world.clients[0].budget.expected_bytes()), (1, "content".len()));
+    world.run_until_idle();
+    assert_eq!((held(&world), world.clients[0].budget.expected_bytes()), (0, 0));
+}

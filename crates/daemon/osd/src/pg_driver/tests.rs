@@ -9,7 +9,9 @@ use std::time::Duration;
 fn driver(options: &[(&str, &str)]) -> PgDriver {
     let leases = Leases::new(Duration::from_secs(5), Stamp::default());
     let gate = AdmissionGate::new(0, leases, false);
-    let mut driver = PgDriver::new(0, Box::new(MemStore::new(1 << 20)), gate, Tuning::default());
+    let (store, tuning) = (Box::new(MemStore::new(1 << 20)), Tuning::default());
+    let memory = Memory::new(None, store.memory(), tuning.limits);
+    let mut driver = PgDriver::new(0, store, gate, tuning, memory);
     driver.follow_options(&options.iter().copied().collect());
     driver
 }

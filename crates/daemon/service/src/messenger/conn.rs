@@ -1,9 +1,10 @@
 //! [`Conn`]: one connection with its socket; reading and writing it.
 
 use super::intake::{FREE_FRAME_BYTES, Intake, Owner};
+use super::unsent::Unsent;
 use super::{ConnId, EVENTS_MAX};
 use nacre_env::{ListenerId, Net, SocketId};
-use nacre_msgr::{Connection, Fault};
+use nacre_msgr::{Connection, Fault, Workspace};
 use nacre_types::{AddrVec, AuthName, Stamp};
 use std::io::{self, ErrorKind, IoSlice};
 use std::net::IpAddr;
@@ -39,6 +40,8 @@ pub(super) struct Conn {
     pub(super) listener: Option<ListenerId>,
     /// Where it comes from, while it is half-open.
     pub(super) half_open: Option<IpAddr>,
+    /// What waits to be sent.
+    pub(super) unsent: Unsent,
     /// When it is listed to be looked at.
     pub(super) due: Option<Stamp>,
 }
@@ -64,9 +67,11 @@ impl Ending {
 }
 
 impl Conn {
-    /// Whether there may be bytes that the owner and the connection want.
+    /// Whether there may be bytes that the owner and the connection want. A long message that has begun comes to its end although the owner
+    /// wants none now: it holds room that others wait for.
     pub(super) fn may_read(&self) -> bool {
-        self.readable && !self.paused && self.connection.wants_read()
+        let is_wanted = !self.paused || self.connection.incoming_bytes() > FREE_FRAME_BYTES;
+        self.readable && is_wanted && self.connection.wants_read()
     }
 }
 
@@ -77,9 +82,20 @@ impl Conn {
 pub(super) fn read_some(
     conn: &mut Conn,
     net: &mut dyn Net,
-    intake: &mut Intake,
+    (intake, workspace): (&mut Intake, &mut Workspace),
     now: Stamp,
 ) -> Result<(), Ending> {
+    conn.connection.lend(workspace);
+    let outcome = read_on(conn, net, intake, now);
+    conn.connection.give_back(workspace);
+    outcome
+}
+
+fn read_on(conn: &mut Conn, net: &mut dyn Net, intake: &mut Intake, now: Stamp) -> Result<(), Ending> {
+    // It was not let begin while the owner wanted none.
+    if !conn.paused && conn.connection.room_wanted().is_some() {
+        take_room(conn, intake, now).map_err(|fault| fault.to_string())?;
+    }
     let mut left = READ_BYTES_MAX;
     while left > 0 && conn.connection.events_count() < EVENTS_MAX && conn.may_read() {
         let space = conn.connection.recv_space();
@@ -107,7 +123,7 @@ fn take_room(conn: &mut Conn, intake: &mut Intake, now: Stamp) -> Result<(), Fau
         if conn.connection.incoming_bytes() <= FREE_FRAME_BYTES {
             intake.give_back(conn.id);
         }
-        let Some(bytes) = conn.connection.room_wanted() else { return Ok(()) };
+        let Some(bytes) = conn.connection.room_wanted().filter(|_| !conn.paused) else { return Ok(()) };
         let owner = Owner::of(conn.proved.clone(), conn.listener.is_none());
         if !intake.admit(conn.id, &owner, bytes, now) {
             return Ok(());
@@ -128,7 +144,14 @@ fn write_many(conn: &Conn, net: &mut dyn Net) -> io::Result<usize> {
 ///
 /// # Errors
 /// The socket's.
-pub(super) fn write_all(conn: &mut Conn, net: &mut dyn Net) -> io::Result<()> {
+pub(super) fn write_all(conn: &mut Conn, net: &mut dyn Net, workspace: &mut Workspace) -> io::Result<()> {
+    conn.connection.lend_to_send(workspace);
+    let outcome = write_on(conn, net);
+    conn.connection.give_back_sent(workspace);
+    outcome
+}
+
+fn write_on(conn: &mut Conn, net: &mut dyn Net) -> io::Result<()> {
     while conn.writable && conn.connection.wants_write() {
         let sent = {
             let mut few = [IoSlice::new(&[]); WRITE_SLICES_USUAL];

@@ -242,3 +242,40 @@ fn unfinished_messages_are_bounded_in_sum() {
     let report = server.messenger.intake();
     assert_eq!((report.peer_bytes, report.waiting, server.closed.len()), (0, 0, 0));
 }
+
+#[test]
+fn of_what_one_client_does_not_take_only_a_share_counts_for_others() {
+    let mut server = Server::new();
+    let addrs = AddrVec::of(EntityAddr::msgr2(SocketAddr::from(([127, 0, 0, 1], 10)), 5));
+    let client = AuthName::new(EntityKind::CLIENT, "slow");
+    let mut dialler = Dialler::dial(&addrs, client, &server.addrs.clone(), 10);
+    server.until_open(&mut dialler);
+    let (conn, share, long) = (server.established[0], 1 << 20, Duration::from_secs(60));
+    server.messenger.share_unsent(share);
+    let [front, middle] = [vec![1; 8].into(), vec![].into()];
+    let (tid, kind, version, compat, priority) = (1, 42, 1, 1, 1);
+    let data = vec![7_u8; 32 << 20].into();
+    let message = RawMessage { tid, kind, version, compat, priority, front, middle, data };
+    assert!(server.messenger.send(conn, message));
+    server.messenger.flush();
+    let messenger = &mut server.messenger;
+    assert_eq!(
+        (messenger.shared_unsent_bytes(), messenger.unsent_client_bytes()),
+        (share, messenger.queued_bytes(conn))
+    );
+    assert!(messenger.unsent_client_bytes() > 16 << 20, "no socket takes all of it at once");
+    messenger.share_unsent(2 * share);
+    assert_eq!(messenger.shared_unsent_bytes(), 2 * share, "another share holds for what waits already");
+    // It takes what the sockets hold, which is not enough.
+    dialler.turn();
+    messenger.flush();
+    let in_time = Stamp(1) + long;
+    messenger.excuse_unread(in_time);
+    assert!(!messenger.end_unread(in_time, long, None));
+    assert!(!messenger.end_unread(in_time + long, long, Some(conn)), "spared");
+    assert!(messenger.end_unread(in_time + long, long, None));
+    assert!(!messenger.end_unread(in_time + long, long, None), "there is no other");
+    assert_eq!((messenger.shared_unsent_bytes(), messenger.unsent_client_bytes()), (0, 0));
+    server.turn();
+    assert_eq!(server.closed, [conn]);
+}

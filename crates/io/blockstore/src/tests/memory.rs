@@ -68,6 +68,37 @@ fn far_more_metadata_than_memory_stays_below_the_target() {
     assert!(store.memory_bytes() < TARGET_BYTES / 4, "{} bytes of clean metadata", store.memory_bytes());
 }
 
+/// As an OSD has it whose memory others need.
+#[test]
+fn what_is_clean_goes_and_comes_back_as_its_limit_says() {
+    let options = Options { wal_bytes: Some(4 << 20), ..Options::for_memory(32 << 20) };
+    let mut store = Rig::new(15, 256 << 20, options).open();
+    let mut acknowledged = Vec::new();
+    for nth in 0..OBJECTS {
+        store.submit(create(nth), StoreToken::without_pg(nth)).expect("room");
+        drain(&mut store, &mut acknowledged);
+    }
+    store.finish_checkpoint();
+    let clean = |store: &BlockStore| store.memory().data_bytes + store.memory().metadata_bytes;
+    let look_at_all = |store: &mut BlockStore| {
+        for nth in 0..OBJECTS {
+            look(store, nth);
+            store.drain(&mut Vec::new());
+        }
+    };
+    look_at_all(&mut store);
+    let before = clean(&store);
+    assert!(before > 1 << 20, "{before} bytes");
+    store.limit_clean(256 << 10);
+    (0..100).for_each(|_| store.drain(&mut Vec::new()));
+    look_at_all(&mut store);
+    assert!(clean(&store) <= 256 << 10, "{} bytes", clean(&store));
+    store.limit_clean(u64::MAX);
+    look_at_all(&mut store);
+    assert!(clean(&store) > before / 2, "{} of {before} bytes", clean(&store));
+    assert!(clean(&store) <= store.memory().clean_bytes_max);
+}
+
 /// What nobody uses brings its changes home, once.
 #[test]
 fn a_store_that_rests_keeps_nothing_that_is_not_home() {

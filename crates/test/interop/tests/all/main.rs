@@ -26,6 +26,7 @@ mod foreign;
 mod gateways;
 mod hostile;
 mod lost;
+mod memory;
 mod metrics;
 mod mirroring;
 mod monitors;

@@ -3,10 +3,14 @@
 use super::*;
 use crate::TURN_WORK_MAX;
 use crate::ops::testing::Client;
-use crate::ops::{Change, OMAP_KEYS_MAX, OPS_MAX, REPLY_BYTES_MAX, Suspend, WORK_BYTES_MAX};
+use crate::ops::{
+    Change, MessageLimits, OBJECT_BYTES_MAX, OMAP_KEYS_MAX, OPS_MAX, REPLY_BYTES_MAX, Suspend,
+    WORK_BYTES_MAX, expected_bytes,
+};
 use nacre_buf::{ByteStr, Bytes};
 use nacre_denc::{Encode, Writer};
-use nacre_types::Errno;
+use nacre_msg::osd_op::PgList;
+use nacre_types::{Errno, ObjectLocator};
 use std::collections::BTreeMap;
 
 fn omap_set(count: usize, value_bytes: usize) -> SubOp {
@@ -35,6 +39,71 @@ fn a_change_that_replicas_could_not_carry_is_refused_as_a_whole() {
     let outcome = client.send(vec![write_same(whole), write_same(whole).with_flags(2)]);
     assert_eq!(outcome.result, Errno::EMSGSIZE.negated());
     assert_eq!(client.send(vec![write_same(8192)]).result, 0);
+}
+
+/// As an OSD with little memory has it.
+#[test]
+fn smaller_limits_hold() {
+    let limits = MessageLimits {
+        input_bytes: 1 << 20,
+        transaction_bytes: 2 << 20,
+        reply_bytes: 3 << 20,
+        omap_bytes: 64 << 10,
+        ..MessageLimits::default()
+    };
+    let mut client = Client { limits, ..Client::with_old() };
+    let write = |bytes: usize| vec![SubOp::write_full(vec![1; bytes].into())];
+    assert_eq!(client.send(write(limits.input_bytes + 1)).result, Errno::EMSGSIZE.negated());
+    assert_eq!(client.send(write(limits.input_bytes)).result, 0);
+    assert_eq!(client.send(vec![write_same(3 << 20)]).result, Errno::EMSGSIZE.negated());
+    assert_eq!(client.send(vec![read(), read(), read()]).result, 0);
+    assert_eq!(client.send(vec![read(), read(), read(), read()]).result, Errno::E2BIG.negated());
+    // What does not fit one page is in the next.
+    assert_eq!(client.send(vec![omap_set(200, 1000)]).result, 0);
+    let page = client.send(vec![omap_values()]);
+    let bytes = page.ops[0].out.len();
+    assert!(page.result == 0 && bytes > 32 << 10 && bytes < 96 << 10, "{bytes} bytes");
+    assert_eq!(page.ops[0].out.to_bytes().last(), Some(&1), "and more follow");
+}
+
+#[test]
+fn a_message_counts_for_what_it_asks_for() {
+    let (client, limits) = (Client::with_old(), MessageLimits::default());
+    let bytes = |ops| expected_bytes(&client.message(ops), limits);
+    assert_eq!(bytes(vec![SubOp::read(0, 4096)]), 4096);
+    assert_eq!(bytes(vec![SubOp::read(0, 0)]), OBJECT_BYTES_MAX, "all of it, however much that is");
+    assert_eq!(bytes(vec![SubOp::read(0, u64::MAX), SubOp::read(0, u64::MAX)]), limits.reply_bytes);
+    assert_eq!(bytes(vec![stat(), SubOp::read(7, 100)]), (64 << 10) + 100);
+    let whole = vec![1; 100];
+    assert_eq!(bytes(vec![SubOp::write_full(whole.into())]), 0, "its own bytes are counted as they come");
+    assert_eq!(bytes(vec![write_same(1 << 20)]), 1 << 20);
+    assert_eq!(bytes(vec![extent(code::CMPEXT, 0, 5000)]), 5000);
+    let page = limits.omap_bytes as u64;
+    assert_eq!(bytes(vec![omap_values()]), page);
+    assert_eq!(bytes(vec![with_input(code::NOTIFY_ACK, &(1_u64, 2_u64))]), 0, "others wait for it");
+    // A class method and a list say little of what they give.
+    assert_eq!(bytes(vec![SubOp::call("rbd", "get_size", b"")]), 256 << 10);
+    let list = |count| SubOp::with_pg_list(code::PGNLS, PgList { count, start_epoch: 0 }, Bytes::new());
+    assert_eq!([bytes(vec![list(10)]), bytes(vec![list(u64::MAX)])], [5120, 512 << 10]);
+}
+
+#[test]
+fn values_count_by_the_keys_that_are_asked_for() {
+    let (client, limits) = (Client::with_old(), MessageLimits::default());
+    let bytes = |keys: u32| {
+        let keys: Vec<ByteStr> = (0..keys).map(|key| ByteStr::from(&key.to_be_bytes()[..])).collect();
+        expected_bytes(&client.message(vec![with_input(code::OMAPGETVALSBYKEYS, &keys)]), limits)
+    };
+    assert_eq!([bytes(0), bytes(1), bytes(3)], [0, 64 << 10, 192 << 10]);
+    assert_eq!(bytes(100_000), limits.omap_bytes as u64, "no more than a page");
+}
+
+#[test]
+fn a_copy_counts_for_what_of_it_is_in_memory() {
+    let client = Client::with_old();
+    let copy = SubOp::copy_of("source", &ObjectLocator::in_pool(1), 0);
+    let limits = MessageLimits { copied_bytes: 2 << 20, ..MessageLimits::default() };
+    assert_eq!(expected_bytes(&client.message(vec![copy]), limits), 6 << 20);
 }
 
 #[test]
