@@ -348,6 +348,7 @@ mod tests {
     fn who_never_completes_a_frame_loses_the_connection_when_others_wait() {
         let mut intake = intake();
         assert!(intake.admit(ConnId(1), &client("a"), 60 * MIB, at(1)));
+        assert!(intake.admit(ConnId(3), &client("c"), 16 * MIB, at(999)));
         assert!(intake.check(at(1000)).is_empty(), "nobody waits");
         assert!(!intake.admit(ConnId(2), &client("b"), 10 * MIB, at(1000)));
         assert_eq!(intake.check(at(1001)), [ConnId(1)]);
@@ -360,6 +361,7 @@ mod tests {
     fn one_client_does_not_keep_the_turn() {
         let mut intake = intake();
         assert!(intake.admit(ConnId(0), &client("x"), 64 * MIB, at(1)));
+        assert!(intake.admit(ConnId(12), &client("y"), 16 * MIB, at(1)), "its share");
         for conn in 1..=10 {
             assert!(!intake.admit(ConnId(conn), &client("a"), MIB, at(1)));
         }
