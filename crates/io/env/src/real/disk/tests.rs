@@ -264,7 +264,7 @@ fn a_device_is_held_more_than_once_by_who_holds_it() {
 /// As on a file system without `O_DIRECT`: the system tells each open file once that a page could not be written back.
 #[test]
 fn holds_through_the_page_cache_are_opened_one_by_one_under_one_lock() {
-    let scratch = Scratch::new("again");
+    let scratch = Scratch::new("opened-again");
     let mut first = DeviceFile::create(&scratch.0, 1 << 20).expect("create");
     first.direct = false;
     let second = first.opened_again().expect("opened again");
