@@ -25,9 +25,12 @@ fn recovery_keeps_to_the_target_that_is_set_and_says_how_far_it_is() {
             for id in 0 1 2; do until_true 10 "ceph tell osd.$id config get nacre_recovery_client_latency_calm_multiple | jq -e '.[] == \"$multiple\"'"; done
             sleep 1; before=$(sum nacre_recovery_seconds) kept=$(sum nacre_recovery_seconds_kept)
             rados -p data bench 8 write -b 4096 -t 4 > /dev/null & client=$!
-            sleep 1; ceph osd $2 3; shown=
+            sleep 1; ceph osd $2 3; shown= rate=
             for try in $(seq 100); do
-                [ -n "$shown" ] || { ceph -s > s; grep -A 1 'Global Recovery Event' s | grep -qE '\[=*\.*\]' && shown=1; } || true
+                [ -n "$shown" -a -n "$rate" ] || {
+                    ceph -s > s; ! grep -A 1 'Global Recovery Event' s | grep -qE '\[=*\.*\]' || shown=1
+                    ! grep -qE 'recovery: [1-9][0-9.]* [KMG]iB/s, [1-9][0-9.]*k? objects/s' s || rate=1
+                }
                 kill -0 $client 2> /dev/null || break; sleep 0.1
             done
             wait_for $client; wait clean
@@ -36,12 +39,11 @@ fn recovery_keeps_to_the_target_that_is_set_and_says_how_far_it_is() {
         }
         wait_for() { while kill -0 $1 2> /dev/null; do sleep 0.1; done; }
         # As slowly as it ever goes; what writes take without recovery counts if it is more.
-        move p99=0.1ms out; [ $seconds -gt 0 ]; [ $kept -le $seconds ]; [ -n "$shown" ]
+        move p99=0.1ms out; [ $seconds -gt 0 ]; [ $kept -le $seconds ]; [ -n "$shown" ]; [ -n "$rate" ]
         move p99=60s in; [ $kept = $seconds ]
         ceph progress json | jq -e '.events == [] and (.completed | length) >= 2'
         move off out; [ $seconds = 0 ]
         # What it moved is counted in bytes, too.
-        until_true 25 "ceph -s | grep -qE 'recovery: [1-9][0-9.]* [KMG]iB/s, [1-9][0-9.]*k? objects/s'"
         ceph pg dump pgs -f json | jq -e '[.pg_stats[].stat_sum.num_bytes_recovered] | add > 30000000'
         recovery target | grep -q '^off'"#;
     cluster.shell().within(200).sh(script);
