@@ -3,8 +3,9 @@
 
 use crate::cluster_log::TEXT_BYTES_MAX;
 use crate::event::SessionId;
-use nacre_msg::Message;
-use nacre_types::{AuthName, EntityKind, Stamp};
+use nacre_buf::BufList;
+use nacre_msg::{CommandReply, Message, MgrCommandReply, MonCommand, MonCommandAck};
+use nacre_types::{AuthName, EntityKind, Epoch, Stamp};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -46,6 +47,18 @@ pub(crate) struct Delayed {
     pub(crate) session: SessionId,
     pub(crate) tid: u64,
     pub(crate) message: Message,
+}
+
+/// The answer to a command that is not carried out, of the kind that its sender waits for; `version` is that of the map that is to come.
+pub(crate) fn command_refused(command: &Message, version: Epoch, result: i32, status: String) -> Message {
+    let data = BufList::new();
+    match command {
+        Message::MonCommand(MonCommand { cmd, .. }) => {
+            MonCommandAck { version: version.into(), result, status, cmd: cmd.clone(), data }.into()
+        }
+        Message::MgrCommand(_) => MgrCommandReply { result, status, data }.into(),
+        _ => CommandReply { result, status, data }.into(),
+    }
 }
 
 /// What may be asked for at once, and per second from then on.

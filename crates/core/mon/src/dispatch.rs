@@ -1,7 +1,9 @@
 //! Messages: what each asks for, and which caps that needs.
 
 use crate::answers::{Again, Request, RequestKind};
-use crate::budget::{Change, DELAYED_BYTES_MAX, Delayed, LOG_ENTRIES_PER_MESSAGE_MAX, PENDING_BYTES_MAX};
+use crate::budget::{
+    Change, DELAYED_BYTES_MAX, Delayed, LOG_ENTRIES_PER_MESSAGE_MAX, PENDING_BYTES_MAX, command_refused,
+};
 use crate::command::{CommandCx, Output};
 use crate::event::{Endpoint, SessionId};
 use crate::front::bytes_of;
@@ -104,15 +106,7 @@ impl Mon {
                     PoolOpReply { version: version.into(), fsid, result, epoch: version, response: None };
                 self.send(session, tid, reply);
             }
-            Message::MonCommand(command) => {
-                let data = BufList::new();
-                let ack = MonCommandAck { version: version.into(), result, status, cmd: command.cmd, data };
-                self.send(session, tid, ack);
-            }
-            Message::MgrCommand(_) => {
-                self.send(session, tid, MgrCommandReply { result, status, data: BufList::new() });
-            }
-            _ => self.send(session, tid, CommandReply { result, status, data: BufList::new() }),
+            command => self.send(session, tid, command_refused(&command, version, result, status)),
         }
     }
 

@@ -25,7 +25,7 @@ pub use resume::RESUME_BYTES_MAX;
 pub(crate) use resume::bytes_of;
 
 use crate::batch::{Batch, Snapshot};
-use crate::budget::INPUT_BYTES_MAX;
+use crate::budget::{INPUT_BYTES_MAX, command_refused};
 use crate::event::{Endpoint, Peer, Served, SessionId};
 use handshake::Handshake;
 use holds::Holds;
@@ -34,9 +34,8 @@ use nacre_auth::{
     AuthMethod, CryptoKey, GLOBAL_IDS_PER_GRANT, GlobalIds, Keyring, MonAuthContext, MonSessionAuth,
     ServiceTickets,
 };
-use nacre_buf::BufList;
 use nacre_denc::DecodeError;
-use nacre_msg::{Answer, Auth, AuthReply, CommandReply, Message, MgrCommandReply, MonCommandAck};
+use nacre_msg::{Answer, Auth, AuthReply, Message};
 use nacre_types::{AddrVec, AuthName, EntityKind, Entropy, Errno, Stamp, UTime};
 use resume::{Resume, Room};
 use std::collections::{BTreeMap, BTreeSet};
@@ -132,15 +131,8 @@ fn input_refused(message: &Message) -> Option<Message> {
     if length <= INPUT_BYTES_MAX {
         return None;
     }
-    let (result, data) = (Errno::E2BIG.negated(), BufList::new());
     let status = format!("the command's input has {length} bytes; at most {INPUT_BYTES_MAX} are taken");
-    Some(match message {
-        Message::MonCommand(command) => {
-            MonCommandAck { version: 0, result, status, cmd: command.cmd.clone(), data }.into()
-        }
-        Message::MgrCommand(_) => MgrCommandReply { result, status, data }.into(),
-        _ => CommandReply { result, status, data }.into(),
-    })
+    Some(command_refused(message, 0, Errno::E2BIG.negated(), status))
 }
 
 impl Front {

@@ -5,7 +5,7 @@
 
 use crate::event::SessionId;
 use crate::mon::Mon;
-use crate::session::Session;
+use crate::session::{Identity, Session};
 use crate::state::State;
 use nacre_auth::Rwx;
 use nacre_buf::Bytes;
@@ -23,30 +23,21 @@ fn config_values(state: &State, prefix: &str) -> Values {
     wanted.map(|(key, value)| (key, Some(Bytes::from(value.to_owned())))).collect()
 }
 
+/// Whether it could ask for this key.
+fn may_read(identity: &Identity, key: &str) -> bool {
+    if key.starts_with(CONFIG) {
+        return identity.caps.allows_service("config", Rwx::R);
+    }
+    let args = BTreeMap::from([("key".to_owned(), key.to_owned())]);
+    identity.caps.allows_command("config-key", "config-key get", &args, Rwx::R)
+}
+
 impl Mon {
     /// Leaves of `data` what the session could ask for key by key. That a prefix is allowed as a key says nothing of the keys below it.
     fn readable(&self, session: SessionId, mut data: Values) -> Values {
         let Some(identity) = self.identity_of(session) else { return Values::new() };
-        let may_read_config = identity.caps.allows_service("config", Rwx::R);
-        data.retain(|key, _| {
-            if key.starts_with(CONFIG) {
-                return may_read_config;
-            }
-            let args = BTreeMap::from([("key".to_owned(), key.clone())]);
-            identity.caps.allows_command("config-key", "config-key get", &args, Rwx::R)
-        });
+        data.retain(|key, _| may_read(identity, key));
         data
-    }
-
-    /// Whether a subscriber hears that there is nothing below the prefix.
-    fn hears_of_nothing(&self, session: SessionId, prefix: &str) -> bool {
-        if prefix.starts_with(CONFIG) {
-            return self.allows(session, "config", Rwx::R);
-        }
-        let args = BTreeMap::from([("key".to_owned(), prefix.to_owned())]);
-        self.identity_of(session).is_some_and(|identity| {
-            identity.caps.allows_command("config-key", "config-key get", &args, Rwx::R)
-        })
     }
 
     /// Sends all that there is below the prefix.
@@ -59,7 +50,8 @@ impl Mon {
             held.map(|(key, value)| (key.clone(), Some(value.clone()))).collect()
         };
         let data = self.readable(session, data);
-        if !data.is_empty() || self.hears_of_nothing(session, prefix) {
+        let hears_of_nothing = self.identity_of(session).is_some_and(|identity| may_read(identity, prefix));
+        if !data.is_empty() || hears_of_nothing {
             self.send_keys(session, prefix, false, data);
         }
     }
