@@ -16,6 +16,16 @@ impl Pg {
         self.moves.absorb(sources);
     }
 
+    /// The copy goes to another store of its OSD, as it is stored, and begins there with the next map as after a restart; in this one its
+    /// clients are to send again. Nothing of it changes any more.
+    pub fn leave(mut self, cx: &mut Cx<'_>) {
+        self.pipeline.backoffs.release_all(&self.state, cx);
+        let sessions: BTreeSet<_> = self.ops_in_flight().map(|waiting| waiting.op.session.id).collect();
+        for session in sessions {
+            cx.effects.push(Effect::PushMaps { session, since: self.state.map.epoch });
+        }
+    }
+
     /// The PG is no more: its clients are to look for their objects elsewhere.
     fn end(mut self, cx: &mut Cx<'_>) -> Source {
         self.pipeline.backoffs.release_all(&self.state, cx);

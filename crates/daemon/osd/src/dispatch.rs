@@ -270,6 +270,7 @@ impl Dispatch<'_> {
                 let (session, command) = cx.net.admin.open(request);
                 return Some(ShardAction::Command(session, 0, command));
             }
+            ShardMsg::Relocation(spg, msg) => pgs.relocation_msg(cx, spg, msg),
             ShardMsg::Stop => return Some(ShardAction::Stop),
         }
         None

@@ -1,11 +1,13 @@
 //! [`Divided`]: several partitions of an OSD's store as one, for a shard that serves all of them: there are fewer shards than partitions.
 //!
-//! A collection is in one partition, as [`ObjectStore::place`] said when it began; what is split off goes where its parent is. Maps are
+//! A collection is in one partition, as [`ObjectStore::place`] said when it began; what is split off goes where its parent is. While one is
+//! copied to another partition, it is where it was (`relocation`). Maps are
 //! written to each: at the next start it may be another shard's, and whatever epoch a PG has stored, the map of it must be there. All else
 //! that the OSD keeps for itself is in the first one.
 
 use crate::own_collection::{OWN_COLLECTION, is_of_maps};
 use nacre_buf::{BufList, ByteStr, Bytes};
+use nacre_pg::Arriving;
 use nacre_store::{
     Completion, DiscardPolicy, MeasuredDevice, ObjectStore, StoreCounters, StoreError, StoreMemory,
     StoreState, StoreUsage, SubmitHint,
@@ -34,10 +36,18 @@ impl Divided {
         (number, first): (usize, Box<dyn ObjectStore + Send>),
         others: Vec<(usize, Box<dyn ObjectStore + Send>)>,
     ) -> Self {
-        let mut homes = BTreeMap::new();
-        for (nth, (_, store)) in (1..).zip(&others) {
-            let collections = store.collections().into_iter().filter(|spg| *spg != OWN_COLLECTION);
-            homes.extend(collections.map(|spg| (spg, nth)));
+        let (mut homes, mut arriving) = (BTreeMap::new(), Vec::new());
+        for (nth, store) in std::iter::once(&first).chain(others.iter().map(|(_, store)| store)).enumerate() {
+            for spg in store.collections().into_iter().filter(|spg| *spg != OWN_COLLECTION) {
+                match Arriving::of(store.as_ref(), &spg) {
+                    None => drop(homes.insert(spg, nth)),
+                    Some(_) => arriving.push((spg, nth)),
+                }
+            }
+        }
+        // As long as the one that is copied is there, that is the PG's.
+        for (spg, nth) in arriving {
+            homes.entry(spg).or_insert(nth);
         }
         let (mut numbers, mut stores) = (vec![number], Vec::new());
         for (number, store) in others {
@@ -193,6 +203,24 @@ impl ObjectStore for Divided {
         let nth = self.numbers.iter().position(|number| *number == partition);
         self.homes.extend(nth.map(|nth| (*collection, nth)));
         nth.is_some()
+    }
+
+    fn partition_of(&self, collection: &SpgId) -> Option<usize> {
+        self.numbers.get(self.home(collection)).copied()
+    }
+
+    fn each_partition(&self) -> Vec<(usize, &dyn ObjectStore)> {
+        let stores = self.all().map(|store| store as &dyn ObjectStore);
+        self.numbers.iter().copied().zip(stores).collect()
+    }
+
+    fn partition_mut(&mut self, number: usize) -> Option<&mut dyn ObjectStore> {
+        let nth = self.numbers.iter().position(|own| *own == number)?;
+        Some(self.nth_mut(nth))
+    }
+
+    fn data_bytes(&self, collection: &SpgId, object: &HObject) -> Option<u64> {
+        self.of(collection).data_bytes(collection, object)
     }
 
     fn state(&self) -> StoreState {

@@ -85,6 +85,7 @@ mod pg_query;
 mod pg_registry;
 mod power;
 mod recovery_snapshot;
+mod relocation;
 mod report;
 mod sessions;
 mod shard;

@@ -1,6 +1,5 @@
 //! How an OSD takes up again after a restart: the PGs that its store holds, led to the newest map that it has.
 
-use crate::own_collection::OWN_COLLECTION;
 use crate::pg_driver::PgDriver;
 use crate::shard_msg::ShardMsg;
 use crate::shard_net::ShardCx;
@@ -23,7 +22,7 @@ impl PgDriver {
     /// [`NoMaps`]: this OSD must not go on.
     pub(crate) fn load_pgs(&mut self, cx: &mut ShardCx<'_>) -> Result<(), NoMaps> {
         let (mut oldest, mut behind) = (None, Vec::new());
-        for spg in self.store.collections().into_iter().filter(|spg| *spg != OWN_COLLECTION) {
+        for spg in self.in_place(cx) {
             let epoch = Pg::stored_epoch(&*self.store, &spg);
             let maps = self.pgs.maps_from(epoch.unwrap_or(0));
             let Some(first) = maps.first() else { continue };
@@ -64,7 +63,7 @@ impl PgDriver {
 
     /// The records of a copy, or its log, are damaged: it begins with nothing once it is known which OSDs served the PG, and says what it
     /// lost.
-    fn note_damage(&mut self, cx: &mut ShardCx<'_>, spg: SpgId) {
+    pub(crate) fn note_damage(&mut self, cx: &mut ShardCx<'_>, spg: SpgId) {
         let (through, note) = Pg::note_damage(&*self.store, spg, self.pgs.map().epoch);
         tracing::error!(
             osd = self.osd,

@@ -2,8 +2,8 @@
 //!
 //! The collection [`OWN_COLLECTION`] belongs to no pool. Its key-value space holds the newest maps, each under
 //! `osdmap/<epoch>`, written before the PGs see the map: whatever epoch a PG has stored, the map of it
-//! is there. The key `origins` holds how many PGs each pool had when this OSD first heard of it, by which it finds
-//! the shard of PGs that were split since.
+//! is there. The key `origins` holds how many PGs each pool had when this OSD first heard of it, or the
+//! fewest since, by which it finds the partition of PGs that were split off since then.
 
 use nacre_buf::ByteStr;
 use nacre_denc::{Decode, Encode};

@@ -4,6 +4,7 @@ use crate::bill::BillSample;
 use crate::dynamic_perf_stats::PerfSamples;
 use crate::own_collection::partition_of;
 use crate::perf_counters::PerfSums;
+use crate::relocation::RelocationMsg;
 use nacre_auth::RotatingKeys;
 use nacre_heartbeat::Leases;
 use nacre_maps::OsdMap;
@@ -70,6 +71,8 @@ pub(crate) enum ShardMsg {
     Rebound(Arc<MsgrConfig>),
     /// To OSD control: ask the monitor to mark this OSD down, and then let all shards end.
     Leave,
+    /// A PG changes its partition.
+    Relocation(SpgId, RelocationMsg),
     /// The shard ends.
     Stop,
 }
@@ -156,10 +159,34 @@ pub(crate) struct ShardRouter {
     local: VecDeque<ShardMsg>,
     /// Messages that found a full mailbox, in order per receiver; while there are any, clients are not read.
     stuck: VecDeque<(usize, ShardMsg)>,
-    /// How many PGs each pool had when this OSD first heard of it.
+    /// How many PGs each pool had when this OSD first heard of it, or fewer, that it had or was about to have since.
     initial_pg_num: BTreeMap<PoolId, u32>,
     /// Epoch of the newest map of which an earlier life of this OSD took in the pools, on any shard.
     remembered_epoch: Epoch,
+    /// PGs that another partition has from the newest map on.
+    moved: Vec<MovedPg>,
+    /// Those of them that were this shard's: what still comes for them goes on to their new one.
+    left: BTreeSet<SpgId>,
+}
+
+/// A PG that changes its partition.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct MovedPg {
+    pub(crate) spg: SpgId,
+    /// Where it was, and where it is to be.
+    pub(crate) from: usize,
+    pub(crate) to: usize,
+}
+
+/// Where a message for a PG is to go that came to a shard.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// It is this shard's.
+    Here,
+    /// The PG has gone to that shard.
+    Forward(usize),
+    /// Its sender knows a newer map: by that the PG is this shard's.
+    Hold,
 }
 
 impl ShardRouter {
@@ -172,6 +199,8 @@ impl ShardRouter {
             stuck: VecDeque::new(),
             initial_pg_num: BTreeMap::new(),
             remembered_epoch: 0,
+            moved: Vec::new(),
+            left: BTreeSet::new(),
         }
     }
 
@@ -190,18 +219,61 @@ impl ShardRouter {
         &self.initial_pg_num
     }
 
-    /// A map came; true when it has pools that are new to us. All shards see the same maps, so all find the
-    /// same homes.
+    /// A map came; true when it has pools that are new to us, or fewer PGs than were known of one. All shards see the same maps, so all
+    /// find the same homes.
     pub(crate) fn learn_map(&mut self, map: &OsdMap) -> bool {
         // A shard that is behind others meets maps from before pools that are known already.
         if map.epoch > self.remembered_epoch {
             self.initial_pg_num.retain(|pool, _| map.pools.contains_key(pool));
         }
-        let known = self.initial_pg_num.len();
+        let mut has_changed = false;
         for (id, pool) in &map.pools {
-            self.initial_pg_num.entry(*id).or_insert(pool.pg_num);
+            // A PG that is about to be merged belongs where the one is that takes it in.
+            let pending = (pool.pg_num_pending > 0).then_some(pool.pg_num_pending);
+            let least = pending.unwrap_or(pool.pg_num).min(pool.pg_num);
+            match self.initial_pg_num.get(id).copied() {
+                Some(known) if least >= known => continue,
+                Some(known) => self.lower(*id, known, least),
+                None => drop(self.initial_pg_num.insert(*id, pool.pg_num)),
+            }
+            has_changed = true;
         }
-        self.initial_pg_num.len() > known
+        has_changed
+    }
+
+    /// A pool has fewer PGs, or is about to, than were known so far: some change their partition.
+    fn lower(&mut self, pool: PoolId, known: u32, least: u32) {
+        let pgs: Vec<SpgId> = (least..known).map(|seed| SpgId::replicated(PgId::new(pool, seed))).collect();
+        let before: Vec<usize> = pgs.iter().map(|spg| self.partition_of(spg)).collect();
+        self.initial_pg_num.insert(pool, least);
+        for (spg, from) in pgs.into_iter().zip(before) {
+            let to = self.partition_of(&spg);
+            if from != to {
+                self.moved.push(MovedPg { spg, from, to });
+                if self.shard_with(from) == self.me {
+                    self.left.insert(spg);
+                }
+            }
+        }
+    }
+
+    /// The PGs that another partition has from the newest map on.
+    pub(crate) fn take_moved(&mut self) -> Vec<MovedPg> {
+        std::mem::take(&mut self.moved)
+    }
+
+    /// The shard that has a partition.
+    pub(crate) fn shard_with(&self, partition: usize) -> usize {
+        if self.shard_count() == 0 { self.me } else { partition % self.shard_count() }
+    }
+
+    /// Where a message that came here for a PG is to go.
+    pub(crate) fn way_of(&self, spg: &SpgId) -> Way {
+        match self.shard_of(spg) {
+            shard if shard == self.me => Way::Here,
+            shard if self.left.contains(spg) => Way::Forward(shard),
+            _ => Way::Hold,
+        }
     }
 
     /// In which partition of the OSD's store a PG is.

@@ -311,6 +311,27 @@ pub trait ObjectStore: ObjectView {
         true
     }
 
+    /// Where it is several partitions: the number of that which a collection is in, or would be. `None` of one that is the only one of its
+    /// owner.
+    fn partition_of(&self, collection: &SpgId) -> Option<usize> {
+        let _in_the_only_one = collection;
+        None
+    }
+
+    /// Likewise: the partitions, by their numbers.
+    fn each_partition(&self) -> Vec<(usize, &dyn ObjectStore)> {
+        Vec::new()
+    }
+
+    /// Likewise: the partition with this number.
+    fn partition_mut(&mut self, number: usize) -> Option<&mut dyn ObjectStore> {
+        let _has_no_number = number;
+        None
+    }
+
+    /// Bytes of an object's data, holes among them; `None` when it does not exist.
+    fn data_bytes(&self, collection: &SpgId, object: &HObject) -> Option<u64>;
+
     /// What the store's owner has to do about it. Asked before each effect of a PG.
     fn state(&self) -> StoreState;
 
