@@ -3,12 +3,12 @@
 use super::*;
 use nacre_buf::{ByteStr, Bytes};
 use nacre_denc::Encode;
-use nacre_msg::peer::LogEntry;
+use nacre_msg::peer::{Counters, LogEntry, LogKind};
 use nacre_pg::PIECE_BYTES;
 use nacre_pg::object::{CloneInfo, ObjectContext, ObjectInfo, SnapSet, clone_record};
 use nacre_store::MemStore;
 use nacre_txn::ObjectView;
-use nacre_types::{Eversion, HObject, IntervalSet, SnapId};
+use nacre_types::{Eversion, HObject, IntervalSet, ReqId, SnapId, UTime};
 
 const AT: SpgId = SpgId::replicated(PgId::new(1, 3));
 
@@ -35,6 +35,24 @@ fn record(object: &HObject, snaps: Option<SnapSet>) -> Op {
         None => clone_record(&info),
     };
     Op::SetMeta { object: object.clone(), meta }
+}
+
+fn log_entry(object: HObject, version: Eversion) -> LogEntry {
+    LogEntry {
+        kind: LogKind::Modify,
+        object,
+        version,
+        prior_version: Eversion::ZERO,
+        user_version: version.version,
+        reqid: ReqId::default(),
+        mtime: UTime::default(),
+        result: 0,
+        outputs: Vec::new(),
+        snaps: Vec::new(),
+        delta: Counters::default(),
+        committed_to: Eversion::ZERO,
+        modified: None,
+    }
 }
 
 /// Objects of each kind: large, with holes, with omaps of several pages, with two clones that share data, many small ones.
@@ -80,7 +98,7 @@ fn filled() -> MemStore {
             vec![record(&small, Some(SnapSet::default())), write(&small, 0, vec![nth as u8; 100])],
         );
         submit(&mut store, vec![Op::MetaSet { key: format!("snap/{nth:04}").into(), value: Bytes::new() }]);
-        let entry = LogEntry { version: Eversion::new(3, nth + 1), object: small, ..LogEntry::default() };
+        let entry = log_entry(small, Eversion::new(3, nth + 1));
         submit(&mut store, vec![Op::LogAppend { version: entry.version, entry: entry.to_bytes() }]);
     }
     store
