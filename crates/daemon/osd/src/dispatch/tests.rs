@@ -322,10 +322,12 @@ fn clients_that_take_no_answers_are_hung_up_on_where_others_wait_for_just_that()
     let kept_out = net.kept_out(&shards.first.pg_driver.awaiting_memory);
     assert_eq!(kept_out, KeptOut::One(Some(Shards::conn(1))));
     shards.tick(61);
+    assert_eq!(shards.open(&slow), 5, "for a moment yet");
+    shards.tick(62);
     assert_eq!(shards.open(&slow), 4, "as few as make room");
     assert_eq!(numbers(&shards.admitted()), [(1, 2)]);
     shards.op(2, 1, read(4096));
-    (62..=120).for_each(|second| shards.tick(second));
+    (63..=120).for_each(|second| shards.tick(second));
     assert_eq!((numbers(&shards.sent()), shards.open(&slow)), (vec![(2, 1)], 4));
 }
 
