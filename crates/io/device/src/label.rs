@@ -16,8 +16,12 @@ pub(crate) const MAGIC: [u8; 8] = *b"NacreDEV";
 const VERSION_PLAIN: u32 = 1;
 /// Of one with a journal: programs that know version 2 would take an encrypted device for a damaged one.
 const VERSION_JOURNAL: u32 = 2;
-/// Of an encrypted device, with a journal or without; the newest that is read.
-const VERSION: u32 = 3;
+/// Of an encrypted device, with a journal or without.
+const VERSION_ENCRYPTED: u32 = 3;
+/// Of one whose regions are divided between partitions of a store, with a journal or without: programs that know version 3 would take the first
+/// partition's share of a region for all of it. And the same of an encrypted device, the newest that is read.
+const VERSION_DIVIDED: u32 = 4;
+const VERSION: u32 = 5;
 const CRC_AT: usize = BLOCK - 4;
 /// Regions of a device at most.
 const REGIONS_MAX: u32 = 8;
@@ -133,6 +137,8 @@ pub struct Label {
     pub regions: Vec<Region>,
     /// Whether the regions are encrypted; the data device has the wrapped key then, in front of them.
     pub is_encrypted: bool,
+    /// Whether each partition of the store has a share of them; how many there are the store's superblock says.
+    pub is_divided: bool,
 }
 
 impl fmt::Display for Label {
@@ -245,10 +251,12 @@ impl Label {
         let mut w = Writer::with_capacity(BLOCK);
         let Owner { cluster, osd, osd_uuid, store } = self.owner;
         w.raw(&MAGIC);
-        w.u32(match self.region(RegionKind::Journal) {
-            _ if self.is_encrypted => VERSION,
-            Some(_) => VERSION_JOURNAL,
-            None => VERSION_PLAIN,
+        w.u32(match (self.is_divided, self.is_encrypted, self.region(RegionKind::Journal)) {
+            (true, true, _) => VERSION,
+            (true, false, _) => VERSION_DIVIDED,
+            (false, true, _) => VERSION_ENCRYPTED,
+            (false, false, Some(_)) => VERSION_JOURNAL,
+            (false, false, None) => VERSION_PLAIN,
         });
         w.u32(self.role.code());
         for id in [cluster, osd_uuid, store] {
@@ -285,13 +293,14 @@ impl Label {
         if !(VERSION_PLAIN..=VERSION).contains(&version) {
             return Err(Bad::Newer(version));
         }
-        let label = Self::read(&mut r, version == VERSION).map_err(malformed)?;
+        let is_encrypted = matches!(version, VERSION_ENCRYPTED | VERSION);
+        let label = Self::read(&mut r, is_encrypted, version >= VERSION_DIVIDED).map_err(malformed)?;
         label.check().map_err(|reason| Bad::Damaged(reason.to_owned()))?;
         Ok(label)
     }
 
     /// What comes behind the version.
-    fn read(r: &mut Reader, is_encrypted: bool) -> Result<Self, DecodeError> {
+    fn read(r: &mut Reader, is_encrypted: bool, is_divided: bool) -> Result<Self, DecodeError> {
         let role = Role::from_code(r.u32()?)?;
         let (cluster, osd_uuid, store) = (Uuid(r.array()?), Uuid(r.array()?), Uuid(r.array()?));
         let (osd, count, device_bytes) = (r.i32()?, r.u32()?, r.u64()?);
@@ -305,7 +314,7 @@ impl Label {
             regions.push(Region { kind, offset: r.u64()?, length: r.u64()? });
         }
         let owner = Owner { cluster, osd, osd_uuid, store };
-        Ok(Self { owner, role, device_bytes, regions, is_encrypted })
+        Ok(Self { owner, role, device_bytes, regions, is_encrypted, is_divided })
     }
 
     /// Whether regions lie between the labels, apart from each other, and are those of the role.

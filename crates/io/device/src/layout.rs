@@ -53,6 +53,14 @@ pub enum LayoutError {
         /// Bytes that it needs.
         min_bytes: u64,
     },
+    /// It has no room for the metadata of so many partitions of a store.
+    #[error("it has room for the metadata of {shards_max} shards, and not for those of {shards}")]
+    Shards {
+        /// Partitions that were asked for.
+        shards: u32,
+        /// Those that it has room for.
+        shards_max: u64,
+    },
     /// The metadata that was asked for do not fit.
     #[error(
         "--meta-size of {asked_bytes} bytes: wanted are {METADATA_BYTES_MIN} to {max_bytes} on this device"

@@ -7,14 +7,14 @@ use super::{
     BLOCK_FILE, JOURNAL_FILE, LOG_FILE, META_DEVICE, META_FILE, NOTE_FILE, StorageError, file_error,
     make_journal, make_store, remove,
 };
-use nacre_blockstore::{Options, SplitDisk};
+use nacre_blockstore::{Options, Partitions, SplitDisk};
 use nacre_crypt::{CryptDisk, DataKey, Part as CryptPart, WrappingKey};
 use nacre_device::{
     Claimed, Found, Label, LabelError, LayoutError, Owner, Region, RegionKind, Role, System, claim,
     data_regions, erase, foreign, log_region, metadata_regions, read_label, write_label,
 };
 use nacre_env::File;
-use nacre_env::disk::{Disk, Window, blocking};
+use nacre_env::disk::{BLOCK_BYTES, Disk, Window, blocking};
 use nacre_env::real::{DeviceView, DriverChoice, HeldDevice, RealDisk, private};
 use nacre_kv::{DevicePart, KvError, RegionFile, RegionPlace, journal_file_bytes};
 use nacre_types::{OsdId, Uuid};
@@ -24,6 +24,8 @@ use std::sync::Arc;
 
 /// Bytes of one order to trim a new device.
 const TRIM_BYTES: u64 = 1 << 30;
+/// Bytes of the metadata of one of several partitions at least.
+const METADATA_SHARE_BYTES_MIN: u64 = 64 << 20;
 /// Who the OSD is; written by whoever made it.
 const IDENTITY_FILE: &str = "fsid";
 
@@ -40,6 +42,40 @@ pub struct Devices {
     pub metadata_bytes: Option<u64>,
     /// Takes bytes of no known kind for refuse.
     pub force: bool,
+    /// Partitions between which the store is divided.
+    pub partitions: u32,
+}
+
+/// A partition's share of a region that all partitions of a store have together.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Share {
+    pub(super) number: u32,
+    pub(super) partitions: u32,
+}
+
+impl Share {
+    /// That of a store that is not divided.
+    pub(super) const WHOLE: Self = Self { number: 0, partitions: 1 };
+
+    /// Those of all partitions, in order.
+    pub(super) fn all(partitions: u32) -> impl Iterator<Item = Self> {
+        (0..partitions).map(move |number| Self { number, partitions })
+    }
+
+    /// One of equal parts of a region, in whole blocks.
+    const fn of(self, region: Region) -> Region {
+        if self.partitions <= 1 {
+            return region;
+        }
+        let length = region.length / self.partitions as u64;
+        let length = length - length % BLOCK_BYTES as u64;
+        Region { kind: region.kind, offset: region.offset + self.number as u64 * length, length }
+    }
+
+    /// The partition's key, from the store's.
+    fn key(self, key: Option<&DataKey>) -> Option<DataKey> {
+        key.map(|key| key.of_partition(self.number))
+    }
 }
 
 /// A device that is ours, and what is where on it.
@@ -53,7 +89,8 @@ impl Part {
     fn new(claimed: Claimed, role: Role, owner: Owner, regions: Vec<Region>) -> Result<Self, StorageError> {
         let view = Arc::new(claimed.held.view().map_err(file_error(&claimed.name))?);
         let device_bytes = claimed.held.size_bytes();
-        let label = Label { owner, role, device_bytes, regions, is_encrypted: false };
+        let (is_encrypted, is_divided) = (false, false);
+        let label = Label { owner, role, device_bytes, regions, is_encrypted, is_divided };
         Ok(Self { claimed, view, label })
     }
 
@@ -85,20 +122,26 @@ pub fn mkfs_on_devices(
     key: Option<&WrappingKey>,
 ) -> Result<u64, StorageError> {
     let mut plan = Plan::new(owner, devices)?;
-    plan.parts().for_each(|part| part.label.is_encrypted = key.is_some());
+    plan.parts().for_each(|part| {
+        part.label.is_encrypted = key.is_some();
+        part.label.is_divided = devices.partitions > 1;
+    });
     let Plan { data, log, metadata } = plan;
     let store_bytes = region_of(&data.label, RegionKind::Store, &data.claimed.name)?.length;
     private::make_folder(folder).map_err(file_error(folder))?;
     let key = encryption::new_on_device(&data.claimed.name, data.view.as_ref(), owner.store, key)?;
-    let place = new_metadata(metadata.as_ref().unwrap_or(&data), key.as_ref())?;
+    let on = metadata.as_ref().unwrap_or(&data);
+    let new = |share| new_metadata(on, key.as_ref(), share);
+    let places = Share::all(devices.partitions).map(new).collect::<Result<Vec<_>, _>>()?;
     let mut labels = vec![data.to_be_labelled(BLOCK_FILE)];
     labels.extend(log.as_ref().map(|log| log.to_be_labelled(LOG_FILE)));
     labels.extend(metadata.as_ref().map(|metadata| metadata.to_be_labelled(META_DEVICE)));
     let data = new_disk(data, RegionKind::Store, key.as_ref())?;
     let log = log.map(|log| new_disk(log, RegionKind::Log, key.as_ref())).transpose()?;
     let log = log.map(|log| Box::new(log) as Box<dyn Disk>);
-    make_store(folder, Box::new(data), log, std::slice::from_ref(&place), owner.store)?;
-    make_journal(&place, store_bytes)?;
+    make_store(folder, Box::new(data), log, &places, owner.store)?;
+    let share_bytes = store_bytes / u64::from(devices.partitions.max(1));
+    places.iter().try_for_each(|place| make_journal(place, share_bytes))?;
     for name in [BLOCK_FILE, LOG_FILE, META_DEVICE, META_FILE, JOURNAL_FILE, NOTE_FILE] {
         remove(&folder.join(name))?;
     }
@@ -143,7 +186,9 @@ impl Plan {
             Part::new(metadata, Role::Metadata, owner, regions)
         });
         let data = Part::new(data, Role::Data, owner, regions)?;
-        Ok(Self { data, log: log.transpose()?, metadata: metadata.transpose()? })
+        let metadata = metadata.transpose()?;
+        check_shares(metadata.as_ref().unwrap_or(&data), devices.partitions)?;
+        Ok(Self { data, log: log.transpose()?, metadata })
     }
 }
 
@@ -156,6 +201,17 @@ impl Plan {
 pub(super) fn layout_error(claimed: &Claimed) -> impl FnOnce(LayoutError) -> StorageError + use<> {
     let path = claimed.name.clone();
     move |source| StorageError::Layout { path, source }
+}
+
+/// Whether so many partitions have room for their metadata.
+fn check_shares(on: &Part, partitions: u32) -> Result<(), StorageError> {
+    let region = region_of(&on.label, RegionKind::Metadata, &on.claimed.name)?;
+    let partitions_max = (region.length / METADATA_SHARE_BYTES_MIN).max(1);
+    if u64::from(partitions) <= partitions_max {
+        return Ok(());
+    }
+    let source = LayoutError::Shards { shards: partitions, shards_max: partitions_max };
+    Err(StorageError::Layout { path: on.claimed.name.clone(), source })
 }
 
 /// A device that is given twice would be refused as one in use; this says why.
@@ -177,8 +233,8 @@ pub(super) fn region_of(label: &Label, kind: RegionKind, link: &Path) -> Result<
     label.region(kind).ok_or_else(missing)
 }
 
-pub(super) fn place_of(label: &Label, link: &Path) -> Result<RegionPlace, StorageError> {
-    let Region { offset, length, .. } = region_of(label, RegionKind::Metadata, link)?;
+pub(super) fn place_of(label: &Label, link: &Path, share: Share) -> Result<RegionPlace, StorageError> {
+    let Region { offset, length, .. } = share.of(region_of(label, RegionKind::Metadata, link)?);
     Ok(RegionPlace { offset, length, owner: label.owner.store.0 })
 }
 
@@ -187,9 +243,10 @@ pub(super) fn journal_of(
     label: &Label,
     device: &Arc<dyn File>,
     key: Option<&DataKey>,
+    share: Share,
 ) -> Option<(Arc<DevicePart>, u64)> {
-    let Region { offset, length, .. } = label.region(RegionKind::Journal)?;
-    let device = through(Arc::clone(device), key, CryptPart::Journal);
+    let Region { offset, length, .. } = share.of(label.region(RegionKind::Journal)?);
+    let device = through(Arc::clone(device), share.key(key).as_ref(), CryptPart::Journal);
     Some((Arc::new(DevicePart::new(device, offset, length)), length))
 }
 
@@ -201,12 +258,12 @@ pub(super) fn new_journal(part: &dyn File) -> std::io::Result<()> {
 }
 
 /// An empty region for the metadata, and one in which no journal is.
-fn new_metadata(part: &Part, key: Option<&DataKey>) -> Result<MetadataPlace, StorageError> {
+fn new_metadata(part: &Part, key: Option<&DataKey>, share: Share) -> Result<MetadataPlace, StorageError> {
     let path = &part.claimed.name;
-    let place = place_of(&part.label, path)?;
+    let place = place_of(&part.label, path, share)?;
     let view = Arc::clone(&part.view) as Arc<dyn File>;
-    let journal = journal_of(&part.label, &view, key);
-    let device = through(view, key, CryptPart::Metadata);
+    let journal = journal_of(&part.label, &view, key, share);
+    let device = through(view, share.key(key).as_ref(), CryptPart::Metadata);
     let tree = Arc::new(RegionFile::create(device, place).map_err(file_error(path))?);
     if let Some((part, _)) = &journal {
         new_journal(part.as_ref()).map_err(file_error(path))?;
@@ -277,12 +334,23 @@ impl Linked {
         DeviceLabel { link: self.link.clone(), found: self.found.clone(), view: Arc::clone(&self.view) }
     }
 
-    pub(super) fn into_disk(self, kind: RegionKind, key: Option<&DataKey>) -> Result<PartDisk, StorageError> {
+    /// A disk over a further hold on its region of a kind.
+    pub(super) fn disk(&self, kind: RegionKind, key: Option<&DataKey>) -> Result<PartDisk, StorageError> {
         let region = region_of(&self.found.label, kind, &self.link)?;
-        let path = self.link;
-        let disk = self.held.into_disk(DriverChoice::Auto);
-        let disk = disk.map_err(|source| StorageError::Disk { path, source })?;
+        let held = self.held.again().map_err(file_error(&self.link))?;
+        let disk = held.into_disk(DriverChoice::Auto);
+        let disk = disk.map_err(|source| StorageError::Disk { path: self.link.clone(), source })?;
         Ok(decrypted(Window::new(disk, region.offset, region.length), kind, key))
+    }
+
+    /// Partitions of the store whose data are on it. One where nothing says so: whoever opens it then says what is wrong with it; but what
+    /// several have a share of is nobody's alone.
+    pub(super) fn partitions(&self, key: Option<&DataKey>) -> Result<u32, StorageError> {
+        match Partitions::count(&mut self.disk(RegionKind::Store, key)?) {
+            Ok(partitions) => Ok(partitions),
+            Err(_) if !self.found.label.is_divided => Ok(1),
+            Err(source) => Err(StorageError::Block { path: self.link.clone(), source }),
+        }
     }
 
     /// Where its wrapped key is, if it is encrypted.
@@ -339,12 +407,17 @@ pub(super) fn open_labelled(folder: &Path, key: Option<&WrappingKey>) -> Result<
     let LinkedDevices { data, log, metadata } = linked;
     let Unlocked { keys, data: key } = unlock(folder, data.keys()?, key)?;
     let key = key.as_ref();
-    let place = metadata_place(metadata.as_ref().unwrap_or(&data), key)?;
+    let partitions = data.partitions(key)?;
+    let partition = |share| {
+        let metadata = metadata_place(metadata.as_ref().unwrap_or(&data), key, share)?;
+        let log = log.as_ref().map(|log| log.disk(RegionKind::Log, key)).transpose()?;
+        Ok::<_, StorageError>(PartitionParts { data: data.disk(RegionKind::Store, key)?, log, metadata })
+    };
+    let mut shares = Share::all(partitions);
+    let first = partition(shares.next().unwrap_or(Share::WHOLE))?;
+    let others = shares.map(partition).collect::<Result<_, StorageError>>()?;
     let metadata_disks = metadata.map_or_else(BTreeMap::new, |linked| linked.held.disks());
-    let data = data.into_disk(RegionKind::Store, key)?;
-    let log = log.map(|log| log.into_disk(RegionKind::Log, key)).transpose()?;
-    let first = PartitionParts { data, log, metadata: place };
-    Ok(Some(Parts { first, others: Vec::new(), labels, metadata_disks, keys }))
+    Ok(Some(Parts { first, others, labels, metadata_disks, keys }))
 }
 
 /// The OSD's uuid and its data device, if that has a label.
@@ -378,22 +451,26 @@ fn identity(folder: &Path) -> Result<Uuid, StorageError> {
     Uuid::parse(text.trim()).ok_or(StorageError::NoIdentity { path })
 }
 
-pub(super) fn metadata_place(linked: &Linked, key: Option<&DataKey>) -> Result<MetadataPlace, StorageError> {
+pub(super) fn metadata_place(
+    linked: &Linked,
+    key: Option<&DataKey>,
+    share: Share,
+) -> Result<MetadataPlace, StorageError> {
     let device = Arc::clone(&linked.view) as Arc<dyn File>;
-    metadata_place_on(&linked.link, &linked.found.label, &device, key)
+    metadata_place_on((&linked.link, &linked.found.label), &device, key, share)
 }
 
 pub(super) fn metadata_place_on(
-    name: &Path,
-    label: &Label,
+    (name, label): (&Path, &Label),
     device: &Arc<dyn File>,
     key: Option<&DataKey>,
+    share: Share,
 ) -> Result<MetadataPlace, StorageError> {
-    let place = place_of(label, name)?;
-    let tree = through(Arc::clone(device), key, CryptPart::Metadata);
+    let place = place_of(label, name, share)?;
+    let tree = through(Arc::clone(device), share.key(key).as_ref(), CryptPart::Metadata);
     let file = RegionFile::open(tree, place)
         .map_err(|error| StorageError::Meta { path: name.to_owned(), source: of_region(error) })?;
-    let journal = journal_of(label, device, key);
+    let journal = journal_of(label, device, key, share);
     Ok(MetadataPlace::Regions { device: name.to_owned(), tree: Arc::new(file), journal })
 }
 

@@ -14,6 +14,7 @@ fn label() -> Label {
             Region { kind: RegionKind::Store, offset: 2 << 20, length: (2 << 20) - LABEL_BYTES },
         ],
         is_encrypted: false,
+        is_divided: false,
     }
 }
 
@@ -65,11 +66,11 @@ fn what_is_no_label_is_told_apart() {
     assert!(matches!(read(&labelled(), DEVICE_BYTES / 2), LabelError::Shrunk { .. }));
     let newer = labelled();
     let mut block = label().encode();
-    block[8] = 4;
+    block[8] = 6;
     let sum = crc32c(u32::MAX, &block[..CRC_AT]);
     block[CRC_AT..].copy_from_slice(&sum.to_le_bytes());
     newer.write(0, &block).expect("there");
-    assert!(matches!(read(&newer, DEVICE_BYTES), LabelError::Newer { found: 4 }));
+    assert!(matches!(read(&newer, DEVICE_BYTES), LabelError::Newer { found: 6 }));
 }
 
 #[test]
@@ -129,6 +130,18 @@ fn an_erased_device_has_no_label() {
     let file = labelled();
     erase(&file, &label()).expect("a healthy device");
     assert!(matches!(read_label(&file, DEVICE_BYTES), Err(LabelError::Absent)));
+}
+
+/// Programs that know no partitions know version 3.
+#[test]
+fn the_label_of_a_divided_device_says_so_to_us_and_is_too_new_for_others() {
+    for (is_encrypted, version) in [(false, 4), (true, 5)] {
+        let file = device(DEVICE_BYTES);
+        let divided = Label { is_divided: true, is_encrypted, ..label() };
+        write_label(&file, &divided).expect("a healthy device");
+        assert_eq!(read_label(&file, DEVICE_BYTES).expect("whole").label, divided);
+        assert_eq!(divided.encode().get(8), Some(&version));
+    }
 }
 
 /// Programs that know no encryption know version 2.

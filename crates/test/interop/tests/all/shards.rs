@@ -199,11 +199,12 @@ fn an_osd_is_made_for_threads_and_says_what_it_was_made_for() {
     shell.sh(
         r#"
         nok $NACRE osd --dir $DIR --id 7 --mkfs --shards 0; nok $NACRE osd --dir $DIR --id 7 --mkfs --shards 65
-        truncate -s 1G disk; nok $NACRE osd --dir $DIR --id 7 --mkfs --shards 2 --device disk
         ! $NACRE osd --dir $DIR --id 7 --mkfs --shards 40 --osd-size 24M 2> said; grep -q 'too small for 40 partitions' said
         $NACRE osd --dir $DIR --id 7 --mkfs --shards 3 --osd-size 300M > /dev/null
         $NACRE store check --json $DIR/osd.7 | jq -e '.facts.partitions == 3'
-        ! $NACRE store dump --pgid 2.1f $DIR/osd.7 2> said; grep -q 'has no placement group 2.1f' said"#,
+        ! $NACRE store dump --pgid 2.1f $DIR/osd.7 2> said; grep -q 'has no placement group 2.1f' said
+        truncate -s 1G disk
+        ! $NACRE osd --dir $DIR --id 8 --mkfs --shards 3 --device disk 2> said; grep -q 'not for those of 3' said"#,
     );
 }
 

@@ -1,14 +1,14 @@
 //! Stores that are divided between partitions: each command is about all of them, or finds the one that has the PG.
 
 use super::content::{self, Folder, PG, fill_store, submit};
-use super::devices::refusal;
+use super::devices::{DATA_BYTES, LOG_BYTES, META_BYTES, alone, device, make, owner, refusal};
 use super::moves::{link, to};
 use super::{exported, kinds, repair_options, spoil, stopped};
 use crate::moves::carry_out;
 use crate::repair::{self, repair};
 use crate::{check, compact, dump, import, trim};
 use nacre_osd::WrappingKey;
-use nacre_osd::storage::{self, DeviceDirs, MoveTo, Moved};
+use nacre_osd::storage::{self, DeviceDirs, Devices, MoveTo, Moved};
 use nacre_store::ObjectStore;
 use nacre_txn::{Op, Transaction};
 use nacre_types::{PgId, SpgId, Uuid};
@@ -29,13 +29,17 @@ fn made(name: &str, partitions: u32, key: Option<&WrappingKey>) -> Folder {
 /// With a map in each partition, a PG with little in the first, and the usual content in the second.
 fn filled(name: &str) -> Folder {
     let folder = made(name, 2, None);
+    fill(&folder);
+    folder
+}
+
+fn fill(folder: &Folder) {
     let mut stores = folder.target().open_all().expect("the store opens");
     let [(first, _), (second, _)] = &mut stores[..] else { panic!("two partitions") };
     content::put_map(first, content::FSID, content::EPOCH);
     let ops = vec![Op::CreateCollection, Op::MetaSet { key: "info".into(), value: vec![1; 9000].into() }];
     submit(first, Transaction { collection: OTHER, ops });
     fill_store(second);
-    folder
 }
 
 fn is_sound(folder: &Folder) -> check::Findings {
@@ -221,6 +225,36 @@ fn a_divided_store_is_encrypted() {
     drop(stores);
     let findings = check::examine(&target, true).expect("can be checked");
     assert!(findings.is_sound(), "{:?}", findings.problems);
+}
+
+/// Metadata and journals of all partitions share a region each; the log may have a device of its own.
+#[test]
+fn a_device_is_divided_as_well() {
+    let (disks, folder) = (Folder::empty("divided-disks"), Folder::empty("divided-device"));
+    let log = device(&disks, "log", LOG_BYTES);
+    let devices = |partitions| Devices { partitions, force: true, ..alone(disks.path().join("data")) };
+    device(&disks, "data", DATA_BYTES);
+    let said = make(&folder, owner(1, 1), &devices(3)).expect_err("too small").to_string();
+    assert!(said.contains("room for the metadata of 2 shards, and not for those of 3"), "{said}");
+    make(&folder, owner(1, 1), &devices(2)).expect("a device");
+    fill(&folder);
+    is_as_filled(&folder);
+    carry_out(&folder.target(), Moved::Log, &to(&log)).expect("it can be moved");
+    is_as_filled(&folder);
+    carry_out(&folder.target(), Moved::Log, &MoveTo::Back).expect("it can be moved");
+    let meta = device(&disks, "meta", 2 * META_BYTES);
+    let said = refusal(carry_out(&folder.target(), Moved::Metadata, &to(&meta)));
+    assert!(said.contains("made for several shards do not move yet"), "{said}");
+    let before = compact::compact(&folder.target()).expect("can be compacted");
+    assert!(before.after > 0 && before.journal > 0);
+    trim::trim(&folder.target()).expect("can be trimmed");
+    is_as_filled(&folder);
+    let apart = Folder::empty("divided-apart");
+    let (data, log) = (device(&disks, "next", DATA_BYTES), Some(log));
+    let devices = Devices { log, metadata: Some(meta), partitions: 2, ..alone(data) };
+    make(&apart, owner(2, 2), &devices).expect("empty devices");
+    fill(&apart);
+    is_as_filled(&apart);
 }
 
 #[test]

@@ -4,7 +4,7 @@ use super::folder::{Folder, Links, Note};
 use super::steps::{Job, Place, Planted, free_device, free_on_data, log_home, needless, to_be_freed};
 use super::{MoveError, MoveOutcome, MoveTo, Moved, Onlooker, SettledMove, data_key, look};
 use crate::storage::devices::{
-    Linked, LinkedDevices, decrypted, layout_error, metadata_place, metadata_place_on, region_of,
+    Linked, LinkedDevices, Share, decrypted, layout_error, metadata_place, metadata_place_on, region_of,
 };
 use crate::storage::metadata::MetadataPlace;
 use crate::storage::parts::PartDisk;
@@ -49,6 +49,10 @@ impl<'a> Raw<'a> {
         }
         let key = data_key(folder, linked.data.keys()?, key)?;
         Ok(Self { folder, linked, key })
+    }
+
+    fn partitions(&self) -> Result<u32, MoveError> {
+        Ok(self.linked.data.partitions(self.key.as_ref())?)
     }
 
     fn place(&self, name: &str, linked: &Linked) -> Result<Place, MoveError> {
@@ -120,6 +124,9 @@ pub(super) fn move_part(
     to: &MoveTo,
     onlooker: &mut dyn Onlooker,
 ) -> Result<MoveOutcome, MoveError> {
+    if what == Moved::Metadata && raw.partitions()? > 1 {
+        return Err(MoveError::Divided { folder: raw.folder.to_owned() });
+    }
     let (data, from) = (raw.data()?, raw.own(what)?);
     let (held, to) = match to {
         MoveTo::Back if from.is_none() => return Ok(MoveOutcome::WasThere),
@@ -215,7 +222,8 @@ fn plan(
     let file = Arc::new(held.view().map_err(file_error(&name))?);
     let owner = data.label.owner;
     let key = data.key.clone();
-    let label = Label { owner, role: what.role(), device_bytes, regions, is_encrypted: key.is_some() };
+    let (role, is_encrypted, is_divided) = (what.role(), key.is_some(), data.label.is_divided);
+    let label = Label { owner, role, device_bytes, regions, is_encrypted, is_divided };
     Ok((held, Place { name, file, label, key }))
 }
 
@@ -235,7 +243,7 @@ impl Raw<'_> {
     /// makes it.
     fn make_fit(&self, target: &Place) -> Result<(), MoveError> {
         let linked = self.linked.metadata.as_ref().unwrap_or(&self.linked.data);
-        let source = metadata_place(linked, self.key.as_ref())?;
+        let source = metadata_place(linked, self.key.as_ref(), Share::WHOLE)?;
         let room_bytes = region_bytes(target, RegionKind::Journal);
         if journal_bytes(&source)? > room_bytes {
             let half_bytes = journal_half_bytes(room_bytes);
@@ -254,19 +262,25 @@ impl Raw<'_> {
 
     /// The store as it will be when the job is done.
     fn copied(self, job: &Job<'_>, held: Option<HeldDevice>) -> Result<Stopped, MoveError> {
+        let count = self.partitions()?;
         let (LinkedDevices { data, log, metadata }, key) = (self.linked, self.key.as_ref());
         let target = job.to.unwrap_or(job.data);
-        let metadata = match job.what {
-            Moved::Metadata => metadata_place_on(&target.name, &target.label, &target.file, key)?,
-            Moved::Log => metadata_place(metadata.as_ref().unwrap_or(&data), key)?,
+        let partition = |share| -> Result<StoppedPartition, MoveError> {
+            let metadata = match job.what {
+                Moved::Metadata => {
+                    metadata_place_on((&target.name, &target.label), &target.file, key, share)?
+                }
+                Moved::Log => metadata_place(metadata.as_ref().unwrap_or(&data), key, share)?,
+            };
+            let log = match (job.what, &held) {
+                (Moved::Log, Some(held)) => Some(window(held, target)?),
+                (Moved::Log, None) => None,
+                (Moved::Metadata, _) => log.as_ref().map(|log| log.disk(RegionKind::Log, key)).transpose()?,
+            };
+            let disk = join(data.disk(RegionKind::Store, key)?, log, self.folder)?;
+            Ok(StoppedPartition { disk, metadata })
         };
-        let log = match (job.what, held) {
-            (Moved::Log, Some(held)) => Some(window(held, target)?),
-            (Moved::Log, None) => None,
-            (Moved::Metadata, _) => log.map(|log| log.into_disk(RegionKind::Log, key)).transpose()?,
-        };
-        let disk = join(data.into_disk(RegionKind::Store, key)?, log, self.folder)?;
-        let partitions = vec![StoppedPartition { disk, metadata }];
+        let partitions = Share::all(count).map(partition).collect::<Result<_, MoveError>>()?;
         Ok(Stopped { partitions, labels: Vec::new(), keys: None })
     }
 }
@@ -278,9 +292,9 @@ fn journal_bytes(place: &MetadataPlace) -> Result<u64, MoveError> {
 }
 
 /// The log on a new device as a disk.
-fn window(held: HeldDevice, place: &Place) -> Result<PartDisk, MoveError> {
+fn window(held: &HeldDevice, place: &Place) -> Result<PartDisk, MoveError> {
     let Region { offset, length, .. } = region_of(&place.label, RegionKind::Log, &place.name)?;
-    let disk = held.into_disk(DriverChoice::Auto);
+    let disk = held.again().map_err(file_error(&place.name))?.into_disk(DriverChoice::Auto);
     let disk = disk.map_err(|source| StorageError::Disk { path: place.name.clone(), source })?;
     Ok(decrypted(Window::new(disk, offset, length), RegionKind::Log, place.key.as_ref()))
 }

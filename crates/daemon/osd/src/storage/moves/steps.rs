@@ -14,7 +14,7 @@
 
 use super::folder::{Links, Note};
 use super::{MoveError, Moved, Progress};
-use crate::storage::devices::{journal_of, new_journal, place_of, region_of};
+use crate::storage::devices::{Share, journal_of, new_journal, place_of, region_of};
 use crate::storage::encryption::{part_of, through};
 use crate::storage::{StorageError, file_error};
 use nacre_blockstore::LogHome;
@@ -141,11 +141,11 @@ impl Job<'_> {
 
     fn copy_metadata(&self, progress: &mut dyn FnMut(Progress)) -> Result<(), MoveError> {
         let (source, target) = (self.source(), self.target());
-        let region = |place: &Place| place_of(&place.label, &place.name);
+        let region = |place: &Place| place_of(&place.label, &place.name, Share::WHOLE);
         let from = RegionFile::open(source.below_metadata(), region(source)?).map_err(source.failed())?;
         let to = RegionFile::create(target.below_metadata(), region(target)?).map_err(target.failed())?;
         copy_file(&from, &to, progress).map_err(target.failed())?;
-        let journal = |place: &Place| journal_of(&place.label, &place.file, place.key.as_ref());
+        let journal = |place: &Place| journal_of(&place.label, &place.file, place.key.as_ref(), Share::WHOLE);
         let used_bytes = match journal(source) {
             Some((part, _)) => journal_used_bytes(part.as_ref()).map_err(meta_error(source))?,
             None => 0,
@@ -264,7 +264,8 @@ pub(in crate::storage) fn free_device(
         Ok(found) if ours(&found.label) => found.label,
         // Power went as it got its label, or lost it.
         Err(LabelError::Damaged { .. }) => {
-            Label { owner, role: what.role(), device_bytes, regions: Vec::new(), is_encrypted: false }
+            let (role, regions) = (what.role(), Vec::new());
+            Label { owner, role, device_bytes, regions, is_encrypted: false, is_divided: false }
         }
         Err(LabelError::Device(source)) => return Err(file_error(name)(source).into()),
         _ => return Ok(false),

@@ -1,6 +1,6 @@
 //! A store on simulated devices, with an OSD's folder that loses power as they do.
 
-use crate::storage::devices::metadata_place_on;
+use crate::storage::devices::{Share, metadata_place_on};
 use crate::storage::encryption::{cipher, part_of, through};
 use crate::storage::make_journal;
 use crate::storage::metadata::MetadataPlace;
@@ -178,7 +178,8 @@ fn data_label(is_encrypted: bool) -> Label {
         region(RegionKind::Metadata, 2, 14),
         region(RegionKind::Store, 16, 20),
     ];
-    Label { owner: OWNER, role: Role::Data, device_bytes: DATA_BYTES, regions, is_encrypted }
+    let (owner, role, device_bytes) = (OWNER, Role::Data, DATA_BYTES);
+    Label { owner, role, device_bytes, regions, is_encrypted, is_divided: false }
 }
 
 impl Rig {
@@ -218,7 +219,7 @@ impl Rig {
     }
 
     fn metadata(&self, place: &Place) -> Result<MetadataPlace, StorageError> {
-        metadata_place_on(&place.name, &place.label, &place.file, self.key.as_ref())
+        metadata_place_on((&place.name, &place.label), &place.file, self.key.as_ref(), Share::WHOLE)
     }
 
     fn disk(&self, place: &Place, kind: RegionKind) -> Box<dyn Disk> {
@@ -326,7 +327,8 @@ impl Rig {
             Moved::Metadata => vec![region(RegionKind::Journal, 1, 2), region(RegionKind::Metadata, 4, 18)],
         };
         let is_encrypted = self.key.is_some();
-        Label { owner: OWNER, role: what.role(), device_bytes: OTHER_BYTES, regions, is_encrypted }
+        let (owner, role, device_bytes) = (OWNER, what.role(), OTHER_BYTES);
+        Label { owner, role, device_bytes, regions, is_encrypted, is_divided: false }
     }
 
     /// All of a move, as the tool makes it.
