@@ -115,6 +115,7 @@ fn open(
     if partitions > 1 {
         // Others may fill the device while what this was promised is under way.
         options.ready_bytes = Room::kept_bytes(device_bytes(&parts.first.data) / partitions as u64);
+        options.others_run = nets.len() > 1;
     }
     let (mut disks, mut metadata, mut all_options) = (Vec::new(), Vec::new(), Vec::new());
     for (part, net) in std::iter::once(parts.first).chain(parts.others).zip(nets.iter().cycle()) {
@@ -298,3 +299,6 @@ fn place_facts(parts: &Parts, folder: &Path) -> Vec<(&'static str, String)> {
     facts.extend(journal_bytes.map(|bytes| ("nacre_meta_journal_size", bytes.to_string())));
     facts
 }
+
+#[cfg(test)]
+mod tests;
