@@ -345,4 +345,4 @@ impl Dispatch<'_> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
