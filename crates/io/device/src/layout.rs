@@ -54,7 +54,10 @@ pub enum LayoutError {
         min_bytes: u64,
     },
     /// It has no room for the metadata of so many partitions of a store.
-    #[error("it has room for the metadata of {shards_max} shards, and not for those of {shards}")]
+    #[error(
+        "its region for metadata has room for those of {shards_max} shards, and not of {shards}: a larger --meta-size or another device for \
+         them has"
+    )]
     Shards {
         /// Partitions that were asked for.
         shards: u32,

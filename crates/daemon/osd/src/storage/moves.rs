@@ -169,14 +169,6 @@ pub enum MoveError {
         /// What is to be moved.
         what: Moved,
     },
-    /// The metadata of several partitions lie in one region.
-    #[error(
-        "{folder}: metadata of an OSD on devices that was made for several shards do not move yet; its log does"
-    )]
-    Divided {
-        /// The OSD's folder.
-        folder: PathBuf,
-    },
     /// A region does not change its size where it is.
     #[error(
         "the metadata are on {device} already, in {has_bytes} bytes, which do not change there: move them to another device, or back, and there again with another --meta-size"

@@ -4,17 +4,16 @@ use super::folder::{Folder, Links, Note};
 use super::steps::{Job, Place, Planted, free_device, free_on_data, log_home, needless, to_be_freed};
 use super::{MoveError, MoveOutcome, MoveTo, Moved, Onlooker, SettledMove, data_key, look};
 use crate::storage::devices::{
-    Linked, LinkedDevices, Share, decrypted, layout_error, metadata_place, metadata_place_on, region_of,
+    Linked, LinkedDevices, check_parts, layout_error, metadata_place, metadata_place_on, region_disk,
 };
 use crate::storage::metadata::MetadataPlace;
-use crate::storage::parts::PartDisk;
 use crate::storage::{BLOCK_FILE, Stopped, StoppedPartition, StorageError, file_error, join};
 use nacre_blockstore::Options;
 use nacre_crypt::{DataKey, WrappingKey};
-use nacre_device::{Claimed, Label, Region, RegionKind, System, claim, log_region, metadata_regions};
+use nacre_device::{Claimed, Label, RegionKind, System, claim, log_region, metadata_regions};
 use nacre_env::File;
-use nacre_env::disk::{BLOCK_BYTES, Window};
-use nacre_env::real::{DeviceView, DriverChoice, HeldDevice};
+use nacre_env::disk::BLOCK_BYTES;
+use nacre_env::real::{DeviceView, HeldDevice};
 use nacre_kv::{KvOptions, journal_file_bytes, journal_half_bytes, journal_used_bytes};
 use std::path::Path;
 use std::sync::Arc;
@@ -49,10 +48,6 @@ impl<'a> Raw<'a> {
         }
         let key = data_key(folder, linked.data.keys()?, key)?;
         Ok(Self { folder, linked, key })
-    }
-
-    fn partitions(&self) -> Result<u32, MoveError> {
-        Ok(self.linked.data.partitions(self.key.as_ref())?)
     }
 
     fn place(&self, name: &str, linked: &Linked) -> Result<Place, MoveError> {
@@ -124,9 +119,6 @@ pub(super) fn move_part(
     to: &MoveTo,
     onlooker: &mut dyn Onlooker,
 ) -> Result<MoveOutcome, MoveError> {
-    if what == Moved::Metadata && raw.partitions()? > 1 {
-        return Err(MoveError::Divided { folder: raw.folder.to_owned() });
-    }
     let (data, from) = (raw.data()?, raw.own(what)?);
     let (held, to) = match to {
         MoveTo::Back if from.is_none() => return Ok(MoveOutcome::WasThere),
@@ -222,8 +214,11 @@ fn plan(
     let file = Arc::new(held.view().map_err(file_error(&name))?);
     let owner = data.label.owner;
     let key = data.key.clone();
-    let (role, is_encrypted, is_divided) = (what.role(), key.is_some(), data.label.is_divided);
-    let label = Label { owner, role, device_bytes, regions, is_encrypted, is_divided };
+    let (role, is_encrypted, partitions) = (what.role(), key.is_some(), data.label.partitions);
+    let label = Label { owner, role, device_bytes, regions, is_encrypted, partitions };
+    if what == Moved::Metadata {
+        check_parts(&label, &name)?;
+    }
     Ok((held, Place { name, file, label, key }))
 }
 
@@ -239,12 +234,17 @@ fn region_bytes(place: &Place, kind: RegionKind) -> u64 {
 }
 
 impl Raw<'_> {
-    /// Whether the metadata have room in their new place. A journal that has not becomes smaller, as an OSD with another memory target
-    /// makes it.
+    /// Whether the metadata have room in their new place, each partition's in its part. A journal that has not becomes smaller, as an OSD
+    /// with another memory target makes it.
     fn make_fit(&self, target: &Place) -> Result<(), MoveError> {
+        (0..self.linked.partitions()).try_for_each(|partition| self.make_part_fit(target, partition))
+    }
+
+    fn make_part_fit(&self, target: &Place, partition: u32) -> Result<(), MoveError> {
         let linked = self.linked.metadata.as_ref().unwrap_or(&self.linked.data);
-        let source = metadata_place(linked, self.key.as_ref(), Share::WHOLE)?;
-        let room_bytes = region_bytes(target, RegionKind::Journal);
+        let source = metadata_place(linked, self.key.as_ref(), partition)?;
+        let bytes = |kind| target.label.part(kind, partition).map_or(0, |part| part.length);
+        let room_bytes = bytes(RegionKind::Journal);
         if journal_bytes(&source)? > room_bytes {
             let half_bytes = journal_half_bytes(room_bytes);
             if half_bytes > 0 {
@@ -255,32 +255,40 @@ impl Raw<'_> {
             }
         }
         let (used_bytes, _) = source.used_bytes()?;
-        let has_bytes = region_bytes(target, RegionKind::Metadata);
+        let has_bytes = bytes(RegionKind::Metadata);
         let kept_bytes = KEPT_BYTES_MAX.min(has_bytes / KEPT_DIVISOR);
-        fits(Moved::Metadata, &target.name, has_bytes, used_bytes + BESIDE_BYTES + kept_bytes)
+        // As somebody would make a device or a region for it: all parts are as large as the one that needs most.
+        let of_all = |bytes: u64| bytes * u64::from(self.linked.partitions());
+        let needed_bytes = used_bytes + BESIDE_BYTES + kept_bytes;
+        fits(Moved::Metadata, &target.name, of_all(has_bytes), of_all(needed_bytes))
     }
 
     /// The store as it will be when the job is done.
     fn copied(self, job: &Job<'_>, held: Option<HeldDevice>) -> Result<Stopped, MoveError> {
-        let count = self.partitions()?;
+        let count = self.linked.partitions();
         let (LinkedDevices { data, log, metadata }, key) = (self.linked, self.key.as_ref());
         let target = job.to.unwrap_or(job.data);
-        let partition = |share| -> Result<StoppedPartition, MoveError> {
+        let partition = |number| -> Result<StoppedPartition, MoveError> {
             let metadata = match job.what {
                 Moved::Metadata => {
-                    metadata_place_on((&target.name, &target.label), &target.file, key, share)?
+                    metadata_place_on((&target.name, &target.label), &target.file, key, number)?
                 }
-                Moved::Log => metadata_place(metadata.as_ref().unwrap_or(&data), key, share)?,
+                Moved::Log => metadata_place(metadata.as_ref().unwrap_or(&data), key, number)?,
             };
             let log = match (job.what, &held) {
-                (Moved::Log, Some(held)) => Some(window(held, target)?),
+                (Moved::Log, Some(held)) => {
+                    let on = (target.name.as_path(), &target.label);
+                    Some(region_disk(held, on, RegionKind::Log, key, number)?)
+                }
                 (Moved::Log, None) => None,
-                (Moved::Metadata, _) => log.as_ref().map(|log| log.disk(RegionKind::Log, key)).transpose()?,
+                (Moved::Metadata, _) => {
+                    log.as_ref().map(|log| log.disk(RegionKind::Log, key, number)).transpose()?
+                }
             };
-            let disk = join(data.disk(RegionKind::Store, key)?, log, self.folder)?;
+            let disk = join(data.disk(RegionKind::Store, key, number)?, log, self.folder)?;
             Ok(StoppedPartition { disk, metadata })
         };
-        let partitions = Share::all(count).map(partition).collect::<Result<_, MoveError>>()?;
+        let partitions = (0..count).map(partition).collect::<Result<_, MoveError>>()?;
         Ok(Stopped { partitions, labels: Vec::new(), keys: None })
     }
 }
@@ -289,12 +297,4 @@ fn journal_bytes(place: &MetadataPlace) -> Result<u64, MoveError> {
     let MetadataPlace::Regions { device, journal: Some((part, _)), .. } = place else { return Ok(0) };
     let failed = |source| StorageError::Meta { path: device.clone(), source };
     Ok(journal_used_bytes(part.as_ref()).map_err(failed)?)
-}
-
-/// The log on a new device as a disk.
-fn window(held: &HeldDevice, place: &Place) -> Result<PartDisk, MoveError> {
-    let Region { offset, length, .. } = region_of(&place.label, RegionKind::Log, &place.name)?;
-    let disk = held.again().map_err(file_error(&place.name))?.into_disk(DriverChoice::Auto);
-    let disk = disk.map_err(|source| StorageError::Disk { path: place.name.clone(), source })?;
-    Ok(decrypted(Window::new(disk, offset, length), RegionKind::Log, place.key.as_ref()))
 }
