@@ -348,4 +348,4 @@ impl Dispatch<'_> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -62,6 +62,24 @@ impl BlockStore {
         }
     }
 
+    /// As [`nacre_store::ObjectStore::spare_room`].
+    pub(crate) fn spare_slabs(&mut self) {
+        self.end_checkpoint();
+        // The first checkpoint gives what is free already, and frees what was released; the second gives that.
+        for _ in 0..2 {
+            self.end_discards();
+            let Some(leases) = &self.leases else { return };
+            let slab = u64::from(leases.ledger().slabs().blocks());
+            let need = self.promised_blocks() + self.own_blocks(leases);
+            self.withdraw_slabs(need + slab, usize::MAX);
+            let are_leaving = self.leases.as_ref().is_some_and(|leases| leases.wait().1);
+            if self.failed.is_some() || !are_leaving && self.table.space.alloc.pending_count() == 0 {
+                return;
+            }
+            self.finish_checkpoint();
+        }
+    }
+
     fn comfort_blocks(&self) -> u64 {
         self.table.space.alloc.blocks() / COMFORT_DIVISOR
     }

@@ -37,6 +37,17 @@ struct WaitForOthers {
     looks: usize,
 }
 
+/// What room there is for a transaction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Outlook {
+    /// There is enough.
+    Free,
+    /// There is when what is under way has ended, or a checkpoint more.
+    Reachable,
+    /// There is none but what other partitions may give.
+    Lacking,
+}
+
 /// Whether objects are cloned.
 fn has_clones(ops: &[Op]) -> bool {
     ops.iter().any(|op| match op {
@@ -129,6 +140,38 @@ impl BlockStore {
         needs.blocks
     }
 
+    /// Looks for so many blocks beside a reserve, and asks for the slabs that are missing.
+    fn look_for_room(&mut self, needed: u64, reserve: u64) -> Outlook {
+        let wanted = self.promised_blocks() + needed + reserve;
+        if self.table.space.alloc.free_count() < wanted {
+            self.end_discards();
+        }
+        let free = self.table.space.alloc.free_count();
+        if free >= wanted {
+            return Outlook::Free;
+        }
+        self.need_slabs((wanted - free).saturating_sub(self.coming_blocks()));
+        let reachable = self.table.space.alloc.free_count()
+            + self.table.space.alloc.pending_count()
+            + self.table.space.dirty_slots
+            + self.coming_blocks()
+            + self.leases.as_ref().map_or(0, Leases::going_blocks);
+        if reachable < needed + reserve { Outlook::Lacking } else { Outlook::Reachable }
+    }
+
+    fn reserve_beside(&self, txn: &Transaction) -> u64 {
+        if txn.data_bytes() > 0 { self.reserve_blocks() } else { 0 }
+    }
+
+    /// As [`nacre_store::ObjectStore::lacks_room`]. Others are told that slabs are needed.
+    pub(crate) fn lacks_slabs(&mut self, txn: &Transaction) -> bool {
+        if self.leases.is_none() || self.failed.is_some() {
+            return false;
+        }
+        let needed = self.needed_blocks(txn);
+        needed > 0 && self.look_for_room(needed, self.reserve_beside(txn)) == Outlook::Lacking
+    }
+
     /// Makes sure that the blocks a transaction needs can be had, if need be by waiting for checkpoints that free
     /// what was released.
     pub(crate) fn make_room(&mut self, txn: &Transaction) -> Result<(), StoreError> {
@@ -136,28 +179,14 @@ impl BlockStore {
         if needed == 0 {
             return Ok(());
         }
-        let reserve = if txn.data_bytes() > 0 { self.reserve_blocks() } else { 0 };
+        let reserve = self.reserve_beside(txn);
         let (mut rounds, mut wait) = (0, WaitForOthers::default());
         loop {
-            let wanted = self.promised_blocks() + needed + reserve;
-            if self.table.space.alloc.free_count() < wanted {
-                self.end_discards();
-            }
-            let free = self.table.space.alloc.free_count();
-            if free >= wanted {
-                return Ok(());
-            }
-            self.need_slabs((wanted - free).saturating_sub(self.coming_blocks()));
-            let reachable = self.table.space.alloc.free_count()
-                + self.table.space.alloc.pending_count()
-                + self.table.space.dirty_slots
-                + self.coming_blocks()
-                + self.leases.as_ref().map_or(0, Leases::going_blocks);
-            if reachable < needed + reserve {
-                if self.wait_for_others(&mut wait) {
-                    continue;
-                }
-                break;
+            match self.look_for_room(needed, reserve) {
+                Outlook::Free => return Ok(()),
+                Outlook::Lacking if self.wait_for_others(&mut wait) => continue,
+                Outlook::Lacking => break,
+                Outlook::Reachable => (),
             }
             if rounds == ROUNDS_MAX {
                 break;
@@ -177,9 +206,10 @@ impl BlockStore {
         Err(StoreError::Full { wanted_bytes, free_bytes })
     }
 
-    /// Other partitions were told that slabs are needed: gives them the time of a look at the device. False when they had enough.
+    /// Other partitions were told that slabs are needed: gives them the time of a look at the device. False when they had enough, or none
+    /// has a thread of its own.
     fn wait_for_others(&mut self, wait: &mut WaitForOthers) -> bool {
-        if self.leases.is_none() || self.failed.is_some() {
+        if self.leases.is_none() || !self.options.others_run || self.failed.is_some() {
             return false;
         }
         let now = self.shares.now();

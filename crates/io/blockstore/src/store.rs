@@ -422,6 +422,14 @@ impl ObjectStore for BlockStore {
         }
     }
 
+    fn lacks_room(&mut self, txn: &Transaction) -> bool {
+        self.lacks_slabs(txn)
+    }
+
+    fn spare_room(&mut self) {
+        self.spare_slabs();
+    }
+
     fn idle_trim(&mut self) -> bool {
         if self.failed.is_none()
             && self.checkpoint.is_none()
