@@ -380,7 +380,7 @@ impl LinkedDevices {
             }
             let found = linked.found.label.partitions;
             if found != partitions {
-                return Err(StorageError::Apart {
+                return Err(StorageError::Partitions {
                     link: linked.link,
                     partitions: found,
                     expected: partitions,
@@ -417,7 +417,7 @@ pub(super) fn open_labelled(folder: &Path, key: Option<&WrappingKey>) -> Result<
     if let Ok(found) = Partitions::count(&mut first)
         && found != partitions
     {
-        return Err(StorageError::Apart { link: data.link.clone(), partitions, expected: found });
+        return Err(StorageError::Partitions { link: data.link.clone(), partitions, expected: found });
     }
     let partition = |number, disk| {
         let metadata = metadata_place(metadata.as_ref().unwrap_or(&data), key, number)?;

@@ -174,7 +174,7 @@ pub enum StorageError {
     #[error(
         "{link} leads to a device whose label says that the store was made for {partitions} shards, and it was made for {expected}"
     )]
-    Apart {
+    Partitions {
         /// Link to the device.
         link: PathBuf,
         /// What its label says.

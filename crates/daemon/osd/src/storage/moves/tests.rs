@@ -124,7 +124,7 @@ fn so_do_metadata_of_three_partitions_that_are_encrypted() {
 fn writes_survive(apart: &[(Moved, &'static str)], is_encrypted: bool, partitions: u32) {
     for victim in [DATA].into_iter().chain(apart.iter().map(|(_, device)| *device)) {
         let mut losses = 0;
-        for after in (0..).step_by(3) {
+        for after in (0..).step_by(2) {
             let mut rig = Rig::new(after * 31 + 7, is_encrypted, partitions);
             for (what, device) in apart {
                 rig.move_all(*what, Some(device), Planted::Nothing).expect("healthy");
