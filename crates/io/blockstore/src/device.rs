@@ -31,7 +31,7 @@ impl Run {
 /// A block on the device and the CRC-32C of its content. Packed: each mapped block of an object that is in memory has one, and with four
 /// bytes more for the number the slot around it is as large as with a number of 32 bits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[repr(packed(4))]
+#[repr(C, packed(4))]
 pub(crate) struct DeviceBlock {
     pub(crate) block: u64,
     pub(crate) crc: u32,

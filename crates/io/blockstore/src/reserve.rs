@@ -208,12 +208,13 @@ impl BlockStore {
             };
             let head = (BLOCK - within(*offset)) % BLOCK;
             let blocks = data.len().saturating_sub(head) / BLOCK;
-            if data.len() > self.options.inline_bytes_max && blocks > 0 {
-                if let Some(runs) = self.table.space.alloc.allocate(blocks as u64) {
-                    let body = data.slice(head, blocks * BLOCK);
-                    let crcs = vec![0; blocks];
-                    placed.push((Placement { op, data_offset: data_offset + head, runs, crcs }, body));
-                }
+            if data.len() > self.options.inline_bytes_max
+                && blocks > 0
+                && let Some(runs) = self.table.space.alloc.allocate(blocks as u64)
+            {
+                let body = data.slice(head, blocks * BLOCK);
+                let crcs = vec![0; blocks];
+                placed.push((Placement { op, data_offset: data_offset + head, runs, crcs }, body));
             }
             data_offset += data.len();
         }
