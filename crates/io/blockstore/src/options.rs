@@ -43,7 +43,7 @@ pub struct Options {
     /// Bytes of the log; `None`: 1/16 of the device, at least 1 MiB and at most 256 MiB. Only when making.
     pub wal_bytes: Option<u64>,
     /// Blocks of a slab of a store that is made of several partitions; `None`: 1/1024 of the data area, rounded up to a power of two, at
-    /// least 1 MiB. Only when making.
+    /// least 1 MiB and at most 8 TiB. Only when making.
     pub slab_blocks: Option<u32>,
     /// Bytes that each partition of a divided store keeps free in slabs of its own for what may be under way to it, so that others cannot
     /// fill them first.

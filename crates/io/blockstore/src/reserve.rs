@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// Blocks of one write of placed data at most: 4 MiB. Each is a flush of its own on a device that must be flushed.
-const PLACED_BLOCKS_MAX: u32 = 1024;
+const PLACED_BLOCKS_MAX: u64 = 1024;
 /// Placed bytes of a transaction from which on they are sent to the device at once: less is sent with what else the turn
 /// brings, in one call.
 const SENT_AT_ONCE_BYTES: usize = 256 << 10;
@@ -117,7 +117,7 @@ impl BlockStore {
     pub(crate) fn reserve_blocks(&self) -> u64 {
         // Each partition keeps its part of it.
         let partitions = self.leases.as_ref().map_or(1, Leases::partitions);
-        let area = u64::from(self.superblock.data.count / partitions);
+        let area = self.superblock.data.count / u64::from(partitions);
         (area * self.options.reserve_permille / 1000).max(8)
     }
 
@@ -238,13 +238,13 @@ impl BlockStore {
             };
             let head = (BLOCK - within(*offset)) % BLOCK;
             let blocks = data.len().saturating_sub(head) / BLOCK;
-            if data.len() > self.options.inline_bytes_max && blocks > 0 {
-                let count = u32::try_from(blocks).unwrap_or(u32::MAX);
-                if let Some(runs) = self.table.space.alloc.allocate(count) {
-                    let body = data.slice(head, blocks * BLOCK);
-                    let crcs = vec![0; blocks];
-                    placed.push((Placement { op, data_offset: data_offset + head, runs, crcs }, body));
-                }
+            if data.len() > self.options.inline_bytes_max
+                && blocks > 0
+                && let Some(runs) = self.table.space.alloc.allocate(blocks as u64)
+            {
+                let body = data.slice(head, blocks * BLOCK);
+                let crcs = vec![0; blocks];
+                placed.push((Placement { op, data_offset: data_offset + head, runs, crcs }, body));
             }
             data_offset += data.len();
         }

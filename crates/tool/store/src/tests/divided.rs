@@ -106,7 +106,7 @@ fn a_gap_in_one_log_costs_the_groups_of_one_partition() {
     let before = stores[HOME].0.layout();
     content::fill_one_by_one(&mut stores[HOME].0);
     drop(stores);
-    let first = u64::from(before.log_first) * 4096;
+    let first = before.log_first * 4096;
     // The opening has a record of its own, then come the map and eight others.
     spoil(&folder, first + 6 * 4096 + 100);
     let findings = check::examine(&folder.target(), false).expect("can be checked");
@@ -184,7 +184,7 @@ fn free_space_of_all_partitions_and_of_none_is_given_back() {
     assert!(report.refused.is_none() && report.discarded_bytes <= report.free_bytes, "{report:?}");
     let stores = folder.target().look_at_all().expect("the store opens");
     let layout = stores[0].0.layout();
-    let log_bytes = 2 * 4096 * u64::from(layout.log_count);
+    let log_bytes = 2 * 4096 * layout.log_count;
     let used: u64 = stores.iter().map(|(store, _)| store.usage().allocated_bytes).sum();
     drop(stores);
     // Slabs that are nobody's are most of it.
