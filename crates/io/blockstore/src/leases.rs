@@ -130,6 +130,11 @@ impl Leases {
         [&self.held, &self.asked, &self.coming, &self.leaving, &self.going].into_iter().flatten().copied()
     }
 
+    /// All are to be looked at again.
+    pub(crate) fn look_again(&mut self) {
+        self.looks.0 = self.held.len();
+    }
+
     /// The next one to be looked at, whether it is empty: each once, until blocks are freed again or slabs come.
     fn next_look(&mut self, frees: u64) -> Option<u32> {
         if self.looks.1 != frees {

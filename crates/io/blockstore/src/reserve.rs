@@ -168,8 +168,26 @@ impl BlockStore {
         if self.leases.is_none() || self.failed.is_some() {
             return false;
         }
-        let needed = self.needed_blocks(txn);
-        needed > 0 && self.look_for_room(needed, self.reserve_beside(txn)) == Outlook::Lacking
+        let (needed, reserve) = (self.needed_blocks(txn), self.reserve_beside(txn));
+        if needed == 0 {
+            return false;
+        }
+        // What checkpoints bring home may take as much as they free.
+        for _ in 0..ROUNDS_MAX {
+            match self.look_for_room(needed, reserve) {
+                Outlook::Free => return false,
+                Outlook::Lacking => return true,
+                Outlook::Reachable => self.next_checkpoint(),
+            }
+        }
+        self.look_for_room(needed, reserve) != Outlook::Free
+    }
+
+    /// Ends the checkpoint under way, which may free enough, or makes one.
+    fn next_checkpoint(&mut self) {
+        if !self.end_checkpoint() {
+            self.finish_checkpoint();
+        }
     }
 
     /// Makes sure that the blocks a transaction needs can be had, if need be by waiting for checkpoints that free
@@ -192,10 +210,7 @@ impl BlockStore {
                 break;
             }
             rounds += 1;
-            // The one under way may free enough.
-            if !self.end_checkpoint() {
-                self.finish_checkpoint();
-            }
+            self.next_checkpoint();
         }
         let free_blocks =
             self.table.space.alloc.free_count().saturating_sub(self.promised_blocks() + reserve);

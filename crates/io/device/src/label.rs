@@ -471,23 +471,33 @@ pub fn repair_label(device: &dyn File, found: &Found) -> io::Result<()> {
 }
 
 /// Clears both ends of a device, and with them labels, superblocks and the heads of regions: what is on it belongs to nobody any more.
+/// The labels go last: as long as anything is left, a wrapped key for one, there is a label that says where.
 ///
 /// # Errors
 /// What the device says.
 pub fn erase(device: &dyn File, label: &Label) -> io::Result<()> {
-    let zeros = vec![0; 1 << 20];
     let end = label.device_bytes;
-    let starts = [0, end.saturating_sub(ERASED_BYTES)].into_iter().chain(label.starts());
-    for start in starts {
-        let mut at = start;
-        let stop = end.min(start.saturating_add(ERASED_BYTES));
-        while at < stop {
-            let count = usize::try_from(stop - at).unwrap_or(usize::MAX).min(zeros.len());
-            device.write(at, zeros.get(..count).unwrap_or_default())?;
-            at += count as u64;
-        }
+    let last = end.saturating_sub(LABEL_BYTES);
+    let inner = [LABEL_BYTES, end.saturating_sub(ERASED_BYTES).max(LABEL_BYTES)];
+    for start in inner.into_iter().chain(label.starts()) {
+        clear(device, start, start.saturating_add(ERASED_BYTES).min(last))?;
     }
+    device.sync()?;
+    clear(device, 0, LABEL_BYTES.min(end))?;
+    clear(device, last, end)?;
     device.sync()
+}
+
+/// Zeros from `start` up to `stop`.
+fn clear(device: &dyn File, start: u64, stop: u64) -> io::Result<()> {
+    let zeros = vec![0; 1 << 20];
+    let mut at = start;
+    while at < stop {
+        let count = usize::try_from(stop - at).unwrap_or(usize::MAX).min(zeros.len());
+        device.write(at, zeros.get(..count).unwrap_or_default())?;
+        at += count as u64;
+    }
+    Ok(())
 }
 
 #[cfg(test)]

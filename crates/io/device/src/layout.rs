@@ -55,8 +55,8 @@ pub enum LayoutError {
     },
     /// It has no room for the metadata of so many partitions of a store.
     #[error(
-        "its region for metadata has room for those of {shards_max} shards, and not of {shards}: a larger --meta-size or another device for \
-         them has"
+        "its region for metadata has room for those of {shards_max} shards, and not of {shards}: a larger --meta-size, or a larger device for \
+         them, has"
     )]
     Shards {
         /// Partitions that were asked for.

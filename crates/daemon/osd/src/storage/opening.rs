@@ -114,7 +114,7 @@ fn open(
     let mut options = examine(&mut parts, folder, Options::for_memory(memory_bytes / partitions))?;
     if partitions > 1 {
         // Others may fill the device while what this was promised is under way.
-        options.ready_bytes = Room::kept_bytes(device_bytes(&parts.first.data) / partitions as u64);
+        options.ready_bytes = Room::kept_bytes(parts.first.data.info().size_bytes / partitions as u64);
         options.others_run = nets.len() > 1;
     }
     let (mut disks, mut metadata, mut all_options) = (Vec::new(), Vec::new(), Vec::new());

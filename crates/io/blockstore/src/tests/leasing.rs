@@ -210,6 +210,26 @@ fn a_partition_gets_at_once_what_another_of_its_thread_can_spare() {
     check_slabs(&stores, "after that");
 }
 
+/// What such writes bring takes its blocks only by a checkpoint, which seems to free as many.
+#[test]
+fn small_writes_that_wait_for_a_checkpoint_get_what_another_of_the_thread_can_spare() {
+    let (_rig, mut stores, _) = with_empty_slabs_under(12, Options { others_run: false, ..Options::tiny() });
+    let [other, store] = &mut stores[..] else { panic!("two partitions") };
+    for nth in 0..200 {
+        let mut txn = Transaction::new(pg());
+        let data = BufList::from(vec![9; 2 * crate::BLOCK]);
+        txn.push(Op::Write { object: object(500 + nth), offset: 0, data });
+        if store.lacks_room(&txn) {
+            other.spare_room();
+            assert!(!store.lacks_room(&txn), "write {nth}");
+        }
+        store.submit(txn, StoreToken::without_pg(nth)).unwrap_or_else(|error| panic!("write {nth}: {error}"));
+        store.drain(&mut Vec::new());
+    }
+    assert!(other.slabs().expect("divided").given > 0);
+    check_slabs(&stores, "after that");
+}
+
 /// What was released is given, too: it comes free by one checkpoint, and goes by the next.
 #[test]
 fn a_partition_spares_what_is_released_and_not_free_yet() {
