@@ -205,7 +205,7 @@ fn an_osd_is_made_for_threads_and_says_what_it_was_made_for() {
         $NACRE store check --json $DIR/osd.7 | jq -e '.facts.partitions == 3'
         ! $NACRE store dump --pgid 2.1f $DIR/osd.7 2> said; grep -q 'has no placement group 2.1f' said
         truncate -s 1G disk
-        ! $NACRE osd --dir $DIR --id 8 --mkfs --shards 3 --device disk 2> said; grep -q 'not for those of 3' said"#,
+        ! $NACRE osd --dir $DIR --id 8 --mkfs --shards 3 --device disk 2> said; grep -q 'and not of 3: a larger' said"#,
     );
 }
 
@@ -296,9 +296,12 @@ def has_threads(osd, count):
     names = {name for name in threads(osd) if name.startswith('osd.%d/' % osd) and name.split('/')[1].isdigit()}
     return len(names) == count
 def sh(script): return subprocess.check_output(['bash', '-ec', script]).decode()
+# One that this script started is there until it is waited for.
+def is_gone(process):
+    try: return open('/proc/%d/stat' % process).read().rsplit(')', 1)[1].split()[0] == 'Z'
+    except FileNotFoundError: return True
 def stopped(osd):
-    last = pid(osd); os.kill(last, signal.SIGKILL)
-    wait('gone', lambda: not os.path.exists('/proc/%d' % last))
+    last = pid(osd); os.kill(last, signal.SIGKILL); wait('gone', lambda: is_gone(last))
 def is_up(count): return ask(prefix='osd stat')['num_up_osds'] == count
 ";
 
