@@ -305,8 +305,8 @@ def stopped(osd):
 def is_up(count): return ask(prefix='osd stat')['num_up_osds'] == count
 ";
 
-fn on_devices(shell: &Shell, script: &str) {
-    eprint!("{}", shell.within(300).python(&[PYTHON, ON_DEVICES, script].concat()));
+fn on_devices(shell: &Shell, script: &str) -> String {
+    shell.within(300).python(&[PYTHON, ON_DEVICES, script].concat())
 }
 
 /// Of two partitions on three devices, and of three on one. What holds something is not taken, and no more partitions than have room.
@@ -344,7 +344,7 @@ fn osds_of_two_and_three_threads_live_on_raw_devices() {
     let shell = shell.with("ALONE", &alone).with("L2", &log_too).with("M2", &meta_too);
     let _started = Started(shell.folder().join("cluster/run"));
     make_on_devices(&shell);
-    on_devices(
+    let said = on_devices(
         &shell,
         "
 writer = Writer()
@@ -359,7 +359,8 @@ writer.finish()
 print('%d writes were acknowledged' % writer.total)
 ",
     );
-    on_devices(
+    eprint!("{said}");
+    let said = on_devices(
         &shell,
         "
 writer = Writer()
@@ -392,6 +393,7 @@ sh('$NACRE store trim $DIR/osd.2; $NACRE store compact $DIR/osd.2'); checked(2)
 print('%d writes were acknowledged' % writer.total)
 ",
     );
+    eprint!("{said}");
 }
 
 /// Of three partitions on a device for which a file stands, with a thread more or less at each start.
@@ -409,7 +411,7 @@ fn an_encrypted_osd_of_three_threads_on_a_device_is_killed_and_moved_and_shows_n
         for n in $(seq 2000); do printf dataPLAINTEXTdata; done > in
         for n in $(seq 16); do rados -p $POOL put namePLAINTEXT$n in; rados -p $POOL setomapval namePLAINTEXT$n keyPLAINTEXT valuePLAINTEXT; done"#;
     shell.within(60).sh(&[encryption::HANDS, made].concat());
-    on_devices(
+    let said = on_devices(
         &shell,
         "
 writer = Writer()
@@ -429,4 +431,5 @@ print('%d writes were acknowledged' % writer.total)
 os.kill(pid(1), signal.SIGTERM)
 ",
     );
+    eprint!("{said}");
 }

@@ -254,7 +254,7 @@ fn a_device_is_divided_as_well() {
 fn what_a_divided_device_has_elsewhere_moves_as_one() {
     let (disks, folder) = (Folder::empty("apart-disks"), Folder::empty("apart-device"));
     let data = device(&disks, "data", DATA_BYTES);
-    make(&folder, owner(1, 1), &Devices { partitions: 2, ..alone(data.clone()) }).expect("a device");
+    make(&folder, owner(1, 1), &Devices { partitions: 2, ..alone(data) }).expect("a device");
     fill(&folder);
     let small = device(&disks, "small", META_BYTES);
     let said = refusal(carry_out(&folder.target(), Moved::Metadata, &to(&small)));
@@ -272,7 +272,7 @@ fn what_a_divided_device_has_elsewhere_moves_as_one() {
     assert!(storage::label_of(&meta).is_err() && storage::label_of(&log).is_err(), "they are given free");
     let apart = Folder::empty("apart-made");
     let (next, log) = (device(&disks, "next", DATA_BYTES), Some(log));
-    let devices = Devices { log, metadata: Some(meta.clone()), partitions: 2, ..alone(next) };
+    let devices = Devices { log, metadata: Some(meta), partitions: 2, ..alone(next) };
     make(&apart, owner(2, 2), &devices).expect("devices that were given free");
     fill(&apart);
     is_as_filled(&apart);
