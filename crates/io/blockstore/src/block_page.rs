@@ -1,6 +1,6 @@
 //! How a page of an object's blocks is stored. Drawn in `docs/formats/blockstore.md`.
 
-use crate::device::DeviceBlock;
+use crate::device::{DEVICE_BLOCKS_MAX, DeviceBlock, Numbers};
 use crate::page::{PAGE_BLOCKS, Page};
 use crate::slot::Slot;
 use nacre_buf::Bytes;
@@ -13,9 +13,8 @@ const PLAIN: u8 = 0;
 
 /// Writes blocks of one page down, each with its place in the page, ascending.
 pub(crate) fn encode(w: &mut Writer, blocks: &[(u32, DeviceBlock)]) {
-    let follows = |a: &(u32, DeviceBlock), b: &(u32, DeviceBlock)| {
-        a.0 + 1 == b.0 && a.1.block.checked_add(1) == Some(b.1.block)
-    };
+    let follows =
+        |a: &(u32, DeviceBlock), b: &(u32, DeviceBlock)| a.0 + 1 == b.0 && a.1.block + 1 == b.1.block;
     let small = |number: u32| u8::try_from(number).expect("a page has few blocks");
     let count = |length: usize| small(u32::try_from(length).unwrap_or(u32::MAX));
     w.u8(count(blocks.chunk_by(follows).count()));
@@ -24,9 +23,7 @@ pub(crate) fn encode(w: &mut Writer, blocks: &[(u32, DeviceBlock)]) {
         w.u8(small(*at));
         w.u8(count(stretch.len()));
         w.u8(PLAIN);
-        w.u32(first.block);
-        // For devices of more than 16 TiB.
-        w.u16(0);
+        Numbers::Wide.write(w, first.block);
         stretch.iter().for_each(|(_, device)| w.u32(device.crc));
     }
 }
@@ -39,19 +36,19 @@ pub(crate) fn decode(r: &mut Reader, number: u32, blocks: &mut Vec<(u32, Slot)>)
     let mut behind = 0;
     for _ in 0..r.u8()? {
         let (at, count, kind) = (u32::from(r.u8()?), u32::from(r.u8()?), r.u8()?);
-        let (first, high) = (r.u32()?, r.u16()?);
+        let first = Numbers::Wide.read(r)?;
         if kind != PLAIN {
             return Err(invalid("kind of blocks", kind.into()));
         }
-        if high != 0 {
-            return Err(invalid("block above 16 TiB", u64::from(high) << 32 | u64::from(first)));
+        if at < behind || count == 0 || at + count > PAGE_BLOCKS {
+            return Err(invalid("blocks of a page", first));
         }
-        if at < behind || count == 0 || at + count > PAGE_BLOCKS || first.checked_add(count).is_none() {
-            return Err(invalid("blocks of a page", first.into()));
+        if first + u64::from(count) > DEVICE_BLOCKS_MAX {
+            return Err(invalid("block above 64 PiB", first));
         }
         behind = at + count;
         for nth in 0..count {
-            let device = DeviceBlock { block: first + nth, crc: r.u32()? };
+            let device = DeviceBlock { block: first + u64::from(nth), crc: r.u32()? };
             blocks.push((begin + at + nth, Slot::Device(device)));
         }
     }
@@ -88,9 +85,9 @@ pub(crate) fn decode_record(
 mod tests {
     use super::*;
 
-    fn round(blocks: &[(u32, u32)]) -> Vec<u8> {
+    fn round(blocks: &[(u32, u64)]) -> Vec<u8> {
         let mut w = Writer::new();
-        let device = |block: u32| DeviceBlock { block, crc: block ^ 77 };
+        let device = |block: u64| DeviceBlock { block, crc: block as u32 ^ 77 };
         let devices: Vec<_> = blocks.iter().map(|(at, block)| (*at, device(*block))).collect();
         encode(&mut w, &devices);
         w.finish().to_vec()
@@ -98,19 +95,23 @@ mod tests {
 
     #[test]
     fn a_page_survives_its_encoding() {
-        let scattered: Vec<(u32, u32)> = (0..PAGE_BLOCKS).map(|at| (at, 1000 - at)).collect();
-        let whole: Vec<(u32, u32)> = (0..PAGE_BLOCKS).map(|at| (at, u32::MAX - PAGE_BLOCKS + at)).collect();
+        let page = |begin: u64| (0..PAGE_BLOCKS).map(|at| (at, begin + u64::from(at))).collect::<Vec<_>>();
+        let scattered: Vec<(u32, u64)> = (0..PAGE_BLOCKS).map(|at| (at, 1000 - u64::from(at))).collect();
+        let (whole, over, last_of_all) =
+            (page((1 << 32) - 32), page((1 << 32) - 2), page(DEVICE_BLOCKS_MAX - 32));
         let last = PAGE_BLOCKS - 1;
-        for blocks in [vec![], vec![(last, 9)], vec![(0, 7), (1, 8), (last, 21)], whole, scattered] {
+        for blocks in
+            [vec![], vec![(last, 9)], vec![(0, 7), (1, 8), (last, 21)], whole, over, last_of_all, scattered]
+        {
             let mut back = Vec::new();
             let mut r = Reader::new(round(&blocks).into());
             decode(&mut r, 3, &mut back).expect("our own bytes");
             assert!(r.rest().is_empty());
             let back: Vec<_> =
                 back.iter().filter_map(|(index, slot)| Some((*index, slot.device()?))).collect();
-            let expected = blocks
-                .iter()
-                .map(|(at, block)| (3 * PAGE_BLOCKS + at, DeviceBlock { block: *block, crc: block ^ 77 }));
+            let expected = blocks.iter().map(|(at, block)| {
+                (3 * PAGE_BLOCKS + at, DeviceBlock { block: *block, crc: *block as u32 ^ 77 })
+            });
             assert!(back.into_iter().eq(expected), "{blocks:?}");
         }
     }
@@ -119,7 +120,7 @@ mod tests {
     fn what_nobody_wrote_is_refused() {
         let good = round(&[(0, 500), (1, 501), (3, 600)]);
         // A stretch of two: at, count, kind, block of 6 bytes, checksums; and one of one.
-        for (byte, value) in [(1, 31), (2, 0), (2, 33), (3, 1), (8, 1), (18, 1), (19, 2)] {
+        for (byte, value) in [(1, 31), (2, 0), (2, 33), (3, 1), (9, 0x10), (18, 1), (19, 2)] {
             let mut bad = good.clone();
             bad[byte] = value;
             let found = decode(&mut Reader::new(bad.into()), 0, &mut Vec::new());

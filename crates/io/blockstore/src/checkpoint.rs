@@ -21,6 +21,7 @@
 //! later, a rename would find its source gone, placed blocks would be taken twice). What a checkpoint writes is
 //! the state at its cut exactly: the frozen memtables do not change any more, and a change since then copies.
 
+use crate::alloc::Cuts;
 use crate::blocks::Period;
 use crate::device::DeviceBlock;
 use crate::dirty::Dirty;
@@ -66,7 +67,7 @@ pub(crate) enum Stage {
 
 /// A checkpoint under way.
 pub(crate) struct Checkpoint {
-    pub(crate) cut: u64,
+    pub(crate) cut: Cuts,
     /// What was changed in this period, the cut's end of it, is in the checkpoint.
     pub(crate) period: Period,
     /// What was in use at the cut.
@@ -83,9 +84,9 @@ pub(crate) struct Checkpoint {
     pub(crate) writes: usize,
     pub(crate) reads: usize,
     /// Blocks that it asked the device for in vain, a few times each.
-    pub(crate) unreadable: BTreeSet<u32>,
+    pub(crate) unreadable: BTreeSet<u64>,
     /// Runs in the cache that must stay until the blocks being written are put together.
-    pub(crate) pins: Vec<u32>,
+    pub(crate) pins: Vec<u64>,
     pub(crate) begins: Begins,
 }
 

@@ -107,9 +107,9 @@ impl Page {
     }
 
     /// A block of it on the device that is outside of this area.
-    pub(crate) fn block_outside(&self, area: Run) -> Option<u32> {
+    pub(crate) fn block_outside(&self, area: Run) -> Option<u64> {
         let mut devices = self.slots.iter().flatten().filter_map(Slot::device);
-        devices.find(|device| !area.blocks().contains(&device.block)).map(|device| device.block)
+        devices.find(|device| !area.blocks().contains(&{ device.block })).map(|device| device.block)
     }
 
     /// About the bytes of memory that it takes.

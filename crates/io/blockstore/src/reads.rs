@@ -27,7 +27,7 @@ impl BlockStore {
         let follows = |a: &DeviceBlock, b: &DeviceBlock| a.block + 1 == b.block;
         for group in blocks.chunk_by(follows).flat_map(|group| group.chunks(IO_BLOCKS_MAX)) {
             let Some(first) = group.first() else { continue };
-            let run = Run { start: first.block, count: u32::try_from(group.len()).expect("bounded") };
+            let run = Run { start: first.block, count: group.len() as u64 };
             let crcs = group.iter().map(|device| device.crc).collect();
             self.request_read(ReadIo { run, crcs, fetch, frees: self.frees, attempt: 0 });
             reads += 1;
@@ -161,7 +161,7 @@ impl BlockStore {
         }
         let (mut parts, mut start) = (Vec::new(), read.run.start);
         for group in good.chunk_by(|a, b| a == b) {
-            let part = Run { start, count: u32::try_from(group.len()).expect("within the run") };
+            let part = Run { start, count: group.len() as u64 };
             start = part.end();
             parts.extend(group.first().is_some_and(|is_good| *is_good).then_some(part));
         }
@@ -185,7 +185,7 @@ impl BlockStore {
     }
 
     /// What memory still has of the block counts no more when the device itself was asked.
-    fn note_damage(&mut self, read: &ReadIo, block: u32, damage: Damage) {
+    fn note_damage(&mut self, read: &ReadIo, block: u64, damage: Damage) {
         let fetch = read.fetch.and_then(|id| self.fetches.get(id));
         if fetch.is_some_and(|fetch| fetch.from == FetchFrom::Device) && !self.cache.forget_clean(block) {
             // A checkpoint is about to write what memory has to another place.
@@ -220,7 +220,7 @@ impl BlockStore {
             FetchFrom::Device => self.cache.is_being_written(block),
         };
         let missing = needed
-            .filter(|device| !is_here(device.block) && !self.damaged.contains_key(&device.block))
+            .filter(|device| !is_here(device.block) && !self.damaged.contains_key(&{ device.block }))
             .collect();
         (missing, count)
     }
@@ -250,9 +250,9 @@ impl BlockStore {
     fn hand(&self, onode: &Onode, offset: u64, length: u64, missing: &[DeviceBlock]) -> Option<Hand> {
         let end = offset.saturating_add(length).min(onode.size);
         let (first, last) = (index_of(offset), index_of(end.checked_sub(1)?));
-        let count = u32::try_from(missing.len()).ok()?;
+        let count = missing.len() as u64;
         let start = missing.first()?.block;
-        let is_run = last - first + 1 == count
+        let is_run = u64::from(last - first) + 1 == count
             && missing.len() <= IO_BLOCKS_MAX
             && missing.iter().zip(start..).all(|(device, block)| device.block == block)
             // What shows of a block in memory is not what the device has.

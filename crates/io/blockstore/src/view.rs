@@ -92,7 +92,7 @@ enum Missing {
 
 impl BlockStore {
     fn content(&self, device: DeviceBlock) -> Result<(&Bytes, usize), Missing> {
-        self.cache.find(device.block).ok_or_else(|| match self.damaged.get(&device.block) {
+        self.cache.find(device.block).ok_or_else(|| match self.damaged.get(&{ device.block }) {
             Some(damage) => Missing::Damaged(damage.reason.clone()),
             None => Missing::Pending,
         })

@@ -3,7 +3,7 @@
 use super::{CHUNKS_PER_STEP, ENTRIES_PER_STEP, OBJECTS_PER_STEP, PAIRS_PER_STEP};
 use crate::checkpoint::{Checkpoint, Stage};
 use crate::device::Run;
-use crate::freemap::FreeMapShard;
+use crate::freemap::{FreeMapShard, RefChange, first_of};
 use crate::kv_schema;
 use crate::objects;
 use crate::store::BlockStore;
@@ -74,7 +74,7 @@ impl BlockStore {
 
     /// The free map as it will be once the homes are taken and what lay below them is not needed any more.
     pub(super) fn encode_space(&mut self, checkpoint: &mut Checkpoint, home: usize) -> bool {
-        let one = |block: u32| Run { start: block, count: 1 };
+        let one = |block: u64| Run { start: block, count: 1 };
         let Checkpoint { homes, changes, batch, .. } = checkpoint;
         let end = homes.len().min(home + ENTRIES_PER_STEP);
         for home in homes.get(home..end).unwrap_or_default() {
@@ -101,11 +101,13 @@ impl BlockStore {
         true
     }
 
-    fn changed_portion(&self, nth: u32, changes: &[(Run, i32)]) -> Result<Option<Bytes>, String> {
+    fn changed_portion(&self, nth: u32, changes: &[RefChange]) -> Result<Option<Bytes>, String> {
         let value = self.table.kv.get(&kv_schema::free_key(nth)).map_err(|error| error.to_string())?;
         let shard = value.map(FreeMapShard::decode).transpose().map_err(|error| error.to_string())?;
         let mut shard = shard.unwrap_or_default();
-        shard.apply(changes).map_err(|block| format!("block {block} is released too often"))?;
+        shard
+            .apply(changes)
+            .map_err(|at| format!("block {} is released too often", first_of(nth) + u64::from(at)))?;
         Ok(shard.encode())
     }
 }

@@ -44,14 +44,14 @@ impl BlockStore {
     pub(super) fn place_homes(&mut self, checkpoint: &mut Checkpoint, next: usize) -> bool {
         let end = checkpoint.homes.len().min(next + HOMES_PER_STEP);
         let homes = checkpoint.homes.get_mut(next..end).unwrap_or_default();
-        let count = u32::try_from(homes.len()).expect("a step is small");
+        let count = homes.len() as u64;
         let Some(runs) = self.table.space.alloc.allocate_homes(count) else {
             self.fail(format!("no room for {count} dirty blocks that were promised room"));
             return false;
         };
         let targets = runs.into_iter().flat_map(Run::blocks);
         homes.iter_mut().zip(targets).for_each(|(home, block)| home.target.block = block);
-        checkpoint.held -= u64::from(count);
+        checkpoint.held -= count;
         checkpoint.stage = Stage::Place { next: end };
         if end == checkpoint.homes.len() {
             assert_eq!(checkpoint.held, 0, "each block that was dirty at the cut has a home now");
@@ -107,9 +107,9 @@ impl BlockStore {
 
     /// Contents of the blocks that show between the written pieces: `None` for a damaged one. Or which of them must
     /// be read first.
-    fn bases(&self, window: &[Home], unreadable: &BTreeSet<u32>) -> Result<Bases, Vec<DeviceBlock>> {
+    fn bases(&self, window: &[Home], unreadable: &BTreeSet<u64>) -> Result<Bases, Vec<DeviceBlock>> {
         // That somebody could not read a block some time ago is no reason to lose it.
-        let is_lost = |block: &u32| match self.damaged.get(block) {
+        let is_lost = |block: &u64| match self.damaged.get(block) {
             Some(damage) => damage.kind == DamageKind::Lost || unreadable.contains(block),
             None => false,
         };
@@ -117,7 +117,7 @@ impl BlockStore {
         for device in window.iter().filter_map(|home| home.base) {
             match self.cache.block(device.block) {
                 Some(bytes) => drop(bases.insert(device.block, Some(bytes))),
-                None if is_lost(&device.block) => drop(bases.insert(device.block, None)),
+                None if is_lost(&{ device.block }) => drop(bases.insert(device.block, None)),
                 None => absent.push(device),
             }
         }
@@ -130,13 +130,13 @@ impl BlockStore {
         }
     }
 
-    pub(crate) fn base_pinned(&mut self, first: u32) {
+    pub(crate) fn base_pinned(&mut self, first: u64) {
         if let Some(checkpoint) = &mut self.checkpoint {
             checkpoint.pins.push(first);
         }
     }
 
-    pub(crate) fn base_unreadable(&mut self, block: u32) {
+    pub(crate) fn base_unreadable(&mut self, block: u64) {
         if let Some(checkpoint) = &mut self.checkpoint {
             checkpoint.unreadable.insert(block);
         }
@@ -156,7 +156,7 @@ impl BlockStore {
     }
 }
 
-type Bases = BTreeMap<u32, Option<Bytes>>;
+type Bases = BTreeMap<u64, Option<Bytes>>;
 
 /// Puts the blocks of one write together, and notes their checksums. Blocks that came whole go as they came, with the
 /// checksums that clients and primaries sent with them.
@@ -173,7 +173,7 @@ fn fill_homes(group: &mut [Home], bases: &Bases) -> BufList {
     }
     let mut buffer = AlignedBuf::with_len(group.len() * BLOCK);
     for (home, block) in group.iter_mut().zip(buffer.chunks_exact_mut(BLOCK)) {
-        let base = home.base.and_then(|device| bases.get(&device.block));
+        let base = home.base.and_then(|device| bases.get(&{ device.block }));
         home.dirty.fill(block, base.and_then(Option::as_ref));
         let crc = crc::crc32c(PAYLOAD_CRC_SEED, block);
         // What lay below the pieces is lost: the block must stay damaged, not become good zeros.
