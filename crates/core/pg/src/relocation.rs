@@ -113,6 +113,15 @@ fn behind(key: &[u8]) -> ByteStr {
     [key, &[0]].concat().into()
 }
 
+/// Bytes that a change may take; what clones share counts, too: a store must have room for it.
+fn bytes_of(op: &Op) -> usize {
+    let shared = match op {
+        Op::CloneExtents { extents, .. } => extents.blocks() * EXTENT_BYTES,
+        _ => 0,
+    };
+    op.size_bytes().saturating_add(usize::try_from(shared).unwrap_or(usize::MAX))
+}
+
 /// What of these ranges is in whole blocks.
 fn whole_blocks(ranges: &IntervalSet) -> IntervalSet {
     let whole = |(start, length): (u64, u64)| {
@@ -160,7 +169,7 @@ impl CollectionCopy {
                 return CopyStep::Last(ops);
             }
             count += 1;
-            bytes += ops.iter().skip(from).map(Op::size_bytes).sum::<usize>();
+            bytes += ops.iter().skip(from).map(bytes_of).sum::<usize>();
         }
         CopyStep::Piece(ops)
     }

@@ -75,6 +75,17 @@ impl Divided {
         other.unwrap_or(&mut self.first).as_mut()
     }
 
+    fn submit_to_nth(&mut self, nth: usize, txn: Transaction, token: StoreToken) -> Result<(), StoreError> {
+        // None of them has a turn while one waits.
+        let mut others = (0..self.numbers.len()).filter(|other| *other != nth);
+        while self.nth_mut(nth).lacks_room(&txn)
+            && let Some(other) = others.next()
+        {
+            self.nth_mut(other).spare_room();
+        }
+        self.nth_mut(nth).submit(txn, token)
+    }
+
     fn all(&self) -> impl Iterator<Item = &(dyn ObjectStore + Send)> {
         std::iter::once(&self.first).chain(&self.others).map(Box::as_ref)
     }
@@ -167,14 +178,12 @@ impl ObjectStore for Divided {
                 _ => (),
             }
         }
-        // None of them has a turn while one waits.
-        let mut others = (0..self.numbers.len()).filter(|nth| *nth != home);
-        while self.nth_mut(home).lacks_room(&txn)
-            && let Some(nth) = others.next()
-        {
-            self.nth_mut(nth).spare_room();
-        }
-        self.nth_mut(home).submit(txn, token)
+        self.submit_to_nth(home, txn, token)
+    }
+
+    fn submit_to(&mut self, partition: usize, txn: Transaction, token: StoreToken) -> Result<(), StoreError> {
+        let nth = self.numbers.iter().position(|number| *number == partition);
+        self.submit_to_nth(nth.unwrap_or(0), txn, token)
     }
 
     fn fetch(
@@ -219,11 +228,6 @@ impl ObjectStore for Divided {
     fn each_partition(&self) -> Vec<(usize, &dyn ObjectStore)> {
         let stores = self.all().map(|store| store as &dyn ObjectStore);
         self.numbers.iter().copied().zip(stores).collect()
-    }
-
-    fn partition_mut(&mut self, number: usize) -> Option<&mut dyn ObjectStore> {
-        let nth = self.numbers.iter().position(|own| *own == number)?;
-        Some(self.nth_mut(nth))
     }
 
     fn data_bytes(&self, collection: &SpgId, object: &HObject) -> Option<u64> {

@@ -21,6 +21,12 @@ impl PgDriver {
     /// # Errors
     /// [`NoMaps`]: this OSD must not go on.
     pub(crate) fn load_pgs(&mut self, cx: &mut ShardCx<'_>) -> Result<(), NoMaps> {
+        self.load_all(cx)?;
+        self.depart_misplaced(cx);
+        Ok(())
+    }
+
+    fn load_all(&mut self, cx: &mut ShardCx<'_>) -> Result<(), NoMaps> {
         let (mut oldest, mut behind) = (None, Vec::new());
         for spg in self.in_place(cx) {
             let epoch = Pg::stored_epoch(&*self.store, &spg);

@@ -18,8 +18,10 @@ use std::sync::Arc;
 pub const OWN_COLLECTION: SpgId = SpgId::replicated(PgId::new(-1, u32::MAX));
 const MAP_PREFIX: &str = "osdmap/";
 const INITIAL_PG_NUM_KEY: ByteStr = ByteStr::from_static("origins");
-/// Maps kept; a PG that is further behind begins with the oldest.
+/// Maps kept, but for PGs that change their partition; one that is further behind begins with the oldest.
 const MAPS_KEPT_MAX: Epoch = 50;
+/// Maps that are forgotten with one that is stored, at most: more were kept for a PG that has changed its partition.
+const FORGOTTEN_MAX: usize = 16;
 
 fn map_key(epoch: Epoch) -> ByteStr {
     ByteStr::from(format!("{MAP_PREFIX}{epoch:010}"))
@@ -92,7 +94,10 @@ pub(crate) fn level_maps(stores: &[&dyn ObjectStore]) -> Result<Vec<Transaction>
         stores.iter().map(|store| maps_of(store).into_iter().collect()).collect();
     let all: BTreeMap<&ByteStr, &nacre_buf::Bytes> = maps.iter().flatten().collect();
     let newest = all.keys().next_back().map_or(0, |key| epoch_of(key));
+    // More maps than that are kept where a PG changes its partition, which sees them all later.
+    let more = maps.iter().filter(|own| own.len() > MAPS_KEPT_MAX as usize).filter_map(|own| own.keys().next());
     let first = map_key((newest + 1).saturating_sub(MAPS_KEPT_MAX));
+    let first = more.min().map_or(first.clone(), |oldest| first.min(oldest.clone()));
     for (store, own) in stores.iter().zip(&maps) {
         // One without PGs begins with any map.
         let has_pgs = store.collections().iter().any(|spg| *spg != OWN_COLLECTION);
@@ -137,12 +142,20 @@ fn stored_initial_pg_num(store: &dyn ObjectStore) -> BTreeMap<PoolId, u32> {
     value.and_then(|value| BTreeMap::from_bytes(value).ok()).unwrap_or_default()
 }
 
-/// Stores a map, and forgets one that is old enough; with it `initial_pg_num`, where that has changed.
-pub(crate) fn save_map(map: &OsdMap, initial_pg_num: Option<&BTreeMap<PoolId, u32>>) -> Transaction {
+/// Stores a map, and forgets some that are old enough, and older than that of `needed`; with it `initial_pg_num`, where that has changed.
+pub(crate) fn save_map(
+    store: &dyn ObjectStore,
+    map: &OsdMap,
+    initial_pg_num: Option<&BTreeMap<PoolId, u32>>,
+    needed: Option<Epoch>,
+) -> Transaction {
     let mut txn = Transaction::new(OWN_COLLECTION);
     txn.push(Op::MetaSet { key: map_key(map.epoch), value: map.to_bytes() });
-    if let Some(old) = map.epoch.checked_sub(MAPS_KEPT_MAX) {
-        txn.push(Op::MetaRemove { key: map_key(old) });
+    let first = (map.epoch + 1).saturating_sub(MAPS_KEPT_MAX);
+    let first = map_key(needed.map_or(first, |needed| first.min(needed)));
+    let oldest = store.pg_meta_page(&OWN_COLLECTION, MAP_PREFIX.as_bytes(), b"", FORGOTTEN_MAX);
+    for (key, _) in oldest.into_iter().take_while(|(key, _)| *key < first) {
+        txn.push(Op::MetaRemove { key });
     }
     if let Some(pools) = initial_pg_num {
         txn.push(Op::MetaSet { key: INITIAL_PG_NUM_KEY, value: pools.to_bytes() });

@@ -12,12 +12,15 @@ impl PgDriver {
     /// One map further: it is stored, all PGs see it, and what was kept until it is here goes on.
     pub(crate) fn advance(&mut self, cx: &mut ShardCx<'_>, map: &Arc<OsdMap>) {
         let has_new_pools = cx.net.router.learn_map(map);
-        let txn = save_map(map, has_new_pools.then(|| cx.net.router.initial_pg_num()));
+        let needed = self.relocations.maps_needed_from();
+        let pools = has_new_pools.then(|| cx.net.router.initial_pg_num());
+        let txn = save_map(self.store.as_ref(), map, pools, needed);
         self.submit(cx, txn, StoreToken::without_pg(0));
+        self.pgs.keep_maps_from(needed);
         self.pgs.set_map(Arc::clone(map));
         self.relocate_in(cx, map);
         self.advance_pgs(cx, map, false);
-        self.finish_arrivals(cx);
+        self.begin_arrivals(cx);
         for (spg, create_info) in self.pgs.take_held_creates() {
             self.create_pg(cx, spg, create_info);
         }

@@ -45,6 +45,8 @@ pub(crate) struct PgRegistry {
     unread: BTreeSet<SpgId>,
     /// The newest maps by epoch, the present one included.
     maps: BTreeMap<Epoch, Arc<OsdMap>>,
+    /// PGs that change their partition see those from here on later, however many there are.
+    needed_maps: Option<Epoch>,
     tuning: Tuning,
     ignores_history_les: bool,
     changed: bool,
@@ -66,6 +68,7 @@ impl PgRegistry {
             held_creates: BTreeMap::new(),
             unread: BTreeSet::new(),
             maps: BTreeMap::new(),
+            needed_maps: None,
             ignores_history_les: false,
             changed: true,
         }
@@ -73,11 +76,17 @@ impl PgRegistry {
 
     pub(crate) fn set_map(&mut self, map: Arc<OsdMap>) {
         self.maps.insert(map.epoch, Arc::clone(&map));
-        if self.maps.len() > MAPS_KEPT_MAX {
+        let is_needed = |epoch: &Epoch| self.needed_maps.is_some_and(|needed| *epoch >= needed);
+        while self.maps.len() > MAPS_KEPT_MAX && !self.maps.keys().next().is_some_and(is_needed) {
             self.maps.pop_first();
         }
         self.map = map;
         self.changed = true;
+    }
+
+    /// Keeps the maps from that of `epoch` on, also where there are many.
+    pub(crate) fn keep_maps_from(&mut self, epoch: Option<Epoch>) {
+        self.needed_maps = epoch;
     }
 
     pub(crate) fn all(&self) -> Vec<SpgId> {
@@ -126,6 +135,11 @@ impl PgRegistry {
     /// What the store has of a PG cannot be read. Nothing is answered for it before it is known which OSDs served it.
     pub(crate) fn set_unread(&mut self, spg: SpgId) {
         self.unread.insert(spg);
+    }
+
+    /// Another shard has it from now on.
+    pub(crate) fn forget_unread(&mut self, spg: &SpgId) {
+        self.unread.remove(spg);
     }
 
     /// True while it is not known which OSDs served the PG, or the one of which it will be split off.

@@ -13,8 +13,8 @@
 //!   (the last one says "arriving: whole")     <-Complete-   all is durable
 //!   removes the collection, durably           ---Gone--->   takes "arriving" away, loads the PG, leads it on from its last map
 //! ```
-//! After a kill at any point: a collection that arrives in part is removed and the copy begins anew; of one that is whole the other one
-//! is removed first. As long as there is one without the note, that is the PG.
+//! After a kill at any point: as long as there is a collection without the note, that is the PG, and the copy begins anew. Where there is
+//! none, the one that is whole is the PG.
 
 use crate::own_collection::OWN_COLLECTION;
 use crate::pg_driver::{PgDriver, room};
@@ -89,7 +89,7 @@ pub(crate) struct MisplacedHere {
     /// PGs that come to its partitions.
     pub(crate) coming: BTreeSet<SpgId>,
     /// PGs that go from there.
-    pub(crate) going: BTreeMap<SpgId, MovedPg>,
+    pub(crate) going: Vec<MovedPg>,
     /// Copies in its partitions that are nobody's.
     pub(crate) abandoned: Vec<Located>,
 }
@@ -117,7 +117,17 @@ struct Arrival {
     /// What is not written yet.
     pieces: VecDeque<(Vec<Op>, bool)>,
     is_told: bool,
-    is_gone: bool,
+    stage: Stage,
+}
+
+/// How far a copy is that comes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    /// Nothing of it is to be here before the map that called it: whatever map its PG has come to, the store must have it.
+    AwaitsMap,
+    Comes,
+    /// All of it is here, and nowhere else any more.
+    Gone,
 }
 
 /// What the store is asked to do.
@@ -134,13 +144,13 @@ enum Awaited {
 pub(crate) struct Relocations {
     /// Those that go; the first one is copied.
     departures: VecDeque<Departure>,
-    /// Those that come, or may come: nothing may be answered for them.
-    expected: BTreeSet<SpgId>,
+    /// Those that come, or may come: nothing may be answered for them. They see the maps from that of this epoch on later.
+    expected: BTreeMap<SpgId, Epoch>,
     arrivals: BTreeMap<SpgId, Arrival>,
     /// Those that do not come, by a map that is not here yet.
     absent: BTreeMap<SpgId, Epoch>,
     /// As the OSD started: those that go, and copies that do not come.
-    going: BTreeMap<SpgId, MovedPg>,
+    going: Vec<MovedPg>,
     abandoned: Vec<Located>,
     awaited: BTreeMap<u64, Awaited>,
     tokens: u64,
@@ -150,12 +160,21 @@ impl Relocations {
     /// As the OSD starts.
     pub(crate) fn begin_with(&mut self, misplaced: MisplacedHere) {
         let MisplacedHere { coming, going, abandoned } = misplaced;
-        (self.expected, self.going, self.abandoned) = (coming, going, abandoned);
+        // Which maps they lack is known when they have been loaded.
+        self.expected = coming.into_iter().map(|spg| (spg, 0)).collect();
+        (self.going, self.abandoned) = (going, abandoned);
+    }
+
+    /// The oldest map that a PG sees later which changes its partition.
+    pub(crate) fn maps_needed_from(&self) -> Option<Epoch> {
+        let going = self.going.iter().map(|_| 0);
+        let gone = self.departures.iter().map(|departure| departure.seen);
+        going.chain(gone).chain(self.expected.values().copied()).min()
     }
 
     /// Whether the PG comes from another partition, or may.
     pub(crate) fn expects(&self, spg: &SpgId) -> bool {
-        self.expected.contains(spg)
+        self.expected.contains_key(spg)
     }
 
     /// Whether a turn is due although nothing happens.
@@ -183,17 +202,20 @@ impl Departure {
 
 /// Bytes that changes may take of a store.
 fn room_for(ops: &[Op]) -> u64 {
-    let of_one = |op: &Op| match op {
-        Op::CloneExtents { extents, .. } => extents.blocks() * nacre_txn::EXTENT_BYTES,
-        Op::Write { data, .. } => data.len() as u64 + ENDS_BYTES,
-        Op::Truncate { .. } => ENDS_BYTES,
-        _ => 0,
+    let of_one = |op: &Op| {
+        let beside = match op {
+            Op::CloneExtents { extents, .. } => extents.blocks() * nacre_txn::EXTENT_BYTES,
+            Op::Write { .. } | Op::Truncate { .. } => ENDS_BYTES,
+            _ => 0,
+        };
+        op.size_bytes() as u64 + beside
     };
     ops.iter().map(of_one).sum()
 }
 
 impl PgDriver {
-    /// The collections to be loaded as the OSD starts. Those that are to be elsewhere begin to go there.
+    /// The collections to be loaded as the OSD starts; also of PGs that are to be elsewhere, and go there once they have come to the newest
+    /// map (`depart_misplaced`).
     pub(crate) fn in_place(&mut self, cx: &mut ShardCx<'_>) -> Vec<SpgId> {
         let mut here = BTreeSet::new();
         let abandoned = std::mem::take(&mut self.relocations.abandoned);
@@ -204,23 +226,26 @@ impl PgDriver {
         for Located { partition, spg, arriving } in located(self.store.as_ref(), cx.net.router.me) {
             let is_expected = self.relocations.expects(&spg);
             match arriving {
+                // It begins anew.
                 Some(_) if is_expected => (),
                 // What was copied is gone: nobody has waited for more than that.
                 Some(Arriving::Whole) => {
                     self.submit_to(cx, partition, spg, vec![Arriving::end()], StoreToken::without_pg(0));
                     here.insert(spg);
                 }
-                Some(Arriving::InPart) => drop(here.insert(spg)),
-                None => match self.relocations.going.remove(&spg) {
-                    Some(moved) => {
-                        let map = Arc::clone(self.pgs.map());
-                        self.depart(cx, &map, moved);
-                    }
-                    None => drop(here.insert(spg)),
-                },
+                Some(Arriving::InPart) | None => drop(here.insert(spg)),
             }
         }
         here.into_iter().collect()
+    }
+
+    /// What the OSD found in other partitions than those where it is to be as it started. PGs that it had taken in, or that were split off
+    /// it, have come to it before.
+    pub(crate) fn depart_misplaced(&mut self, cx: &mut ShardCx<'_>) {
+        let map = Arc::clone(self.pgs.map());
+        for moved in std::mem::take(&mut self.relocations.going) {
+            self.depart(cx, &map, moved);
+        }
     }
 
     /// A map is here, and no PG has seen it: those that belong to another partition from it on go there.
@@ -232,7 +257,7 @@ impl PgDriver {
             }
             let me = cx.net.router.me;
             if cx.net.router.shard_with(to) == me && self.relocations.absent.remove(&spg).is_none() {
-                self.relocations.expected.insert(spg);
+                self.relocations.expected.insert(spg, map.epoch.saturating_sub(1));
             }
             if cx.net.router.shard_with(from) != me {
                 continue;
@@ -262,6 +287,7 @@ impl PgDriver {
             }
         });
         self.reserver.forget(&spg);
+        self.pgs.forget_unread(&spg);
         let shard = cx.net.router.shard_with(to);
         let waiting = self.ops_awaiting_lease.remove(&spg).unwrap_or_default();
         for op in waiting.into_iter().chain(self.pgs.take_held_for(&spg)) {
@@ -306,14 +332,16 @@ impl PgDriver {
         }
         match msg {
             RelocationMsg::Begin { from, to, seen, epoch } => {
-                let (pieces, is_told, is_gone) = (VecDeque::new(), false, false);
-                let arrival = Arrival { from, to, seen, epoch, pieces, is_told, is_gone };
-                self.begin_arrival(cx, spg, arrival);
+                let (pieces, is_told, stage) = (VecDeque::new(), false, Stage::AwaitsMap);
+                self.relocations.expected.insert(spg, seen);
+                let arrival = Arrival { from, to, seen, epoch, pieces, is_told, stage };
+                self.relocations.arrivals.insert(spg, arrival);
+                self.begin_arrivals(cx);
             }
             RelocationMsg::Absent { epoch } => {
                 if epoch > self.pgs.map().epoch {
                     self.relocations.absent.insert(spg, epoch);
-                } else if self.relocations.expected.remove(&spg) {
+                } else if self.relocations.expected.remove(&spg).is_some() {
                     self.without_arrival(cx, spg);
                 }
             }
@@ -325,7 +353,7 @@ impl PgDriver {
             }
             RelocationMsg::Gone => {
                 let Some(arrival) = self.relocations.arrivals.get_mut(&spg) else { return };
-                arrival.is_gone = true;
+                arrival.stage = Stage::Gone;
                 self.finish_arrivals(cx);
             }
             RelocationMsg::More => {
@@ -342,25 +370,23 @@ impl PgDriver {
         }
     }
 
-    fn begin_arrival(&mut self, cx: &mut ShardCx<'_>, spg: SpgId, arrival: Arrival) {
-        let (from, to) = (arrival.from, arrival.to);
-        let me = cx.net.router.me;
-        let mut there = located(self.store.as_ref(), me).into_iter();
-        let there = there.find(|at| at.spg == spg && at.partition == to);
-        self.relocations.expected.insert(spg);
-        self.relocations.arrivals.insert(spg, arrival);
-        match there.map(|there| there.arriving) {
-            Some(None) => {
+    /// Begins the copies whose map is here.
+    pub(crate) fn begin_arrivals(&mut self, cx: &mut ShardCx<'_>) {
+        let epoch = self.pgs.map().epoch;
+        let due = |arrival: &Arrival| arrival.stage == Stage::AwaitsMap && arrival.epoch <= epoch;
+        let due = self.relocations.arrivals.iter_mut().filter(|(_, arrival)| due(arrival));
+        let due = due.map(|(spg, arrival)| {
+            arrival.stage = Stage::Comes;
+            (*spg, arrival.to)
+        });
+        for (spg, to) in due.collect::<Vec<_>>() {
+            let there = located(self.store.as_ref(), cx.net.router.me);
+            if there.iter().any(|at| at.spg == spg && at.partition == to && at.arriving.is_none()) {
                 let reason = format!("{spg} is in two partitions of the store, {to} is one of them");
-                self.break_down(cx.net, &reason);
+                return self.break_down(cx.net, &reason);
             }
-            Some(Some(Arriving::Whole)) => {
-                cx.net.router.send(from, ShardMsg::Relocation(spg, RelocationMsg::Complete));
-            }
-            Some(Some(Arriving::InPart)) | None => {
-                let token = self.relocations.token(Awaited::Begun(spg));
-                self.submit_to(cx, to, spg, Arriving::begin(), token);
-            }
+            let token = self.relocations.token(Awaited::Begun(spg));
+            self.submit_to(cx, to, spg, Arriving::begin(), token);
         }
     }
 
@@ -387,13 +413,12 @@ impl PgDriver {
         token: StoreToken,
     ) {
         let txn = Transaction { collection: spg, ops };
-        let Some(store) = self.store.partition_mut(partition) else { return self.submit(cx, txn, token) };
         self.idle_trim.used(cx.now);
         self.pgs.submitted(token);
         if self.broken {
             return;
         }
-        if let Err(error) = store.submit(txn, token) {
+        if let Err(error) = self.store.submit_to(partition, txn, token) {
             self.break_down(cx.net, &format!("the store does not take a transaction: {error}"));
         }
     }
@@ -445,11 +470,9 @@ impl PgDriver {
         let arrival = self.relocations.arrivals.get_mut(&spg)?;
         let (ops, _) = arrival.pieces.front()?;
         let bytes = room_for(ops);
-        let room = match self.store.partition_mut(arrival.to) {
-            Some(partition) => room(partition),
-            None => room(self.store.as_ref()),
-        };
-        if !room.has_room_for_copy(bytes) {
+        let partitions = self.store.each_partition();
+        let its = partitions.into_iter().find(|(number, _)| *number == arrival.to);
+        if !room(its.map_or(self.store.as_ref(), |(_, partition)| partition)).has_room_for_copy(bytes) {
             if !std::mem::replace(&mut arrival.is_told, true) {
                 tracing::warn!(
                     osd = self.osd,
@@ -492,11 +515,10 @@ impl PgDriver {
         }
     }
 
-    /// Loads the PGs that have arrived, once the map is here that called them.
-    pub(crate) fn finish_arrivals(&mut self, cx: &mut ShardCx<'_>) {
-        let epoch = self.pgs.map().epoch;
+    /// Loads the PGs that have arrived.
+    fn finish_arrivals(&mut self, cx: &mut ShardCx<'_>) {
         let arrivals = self.relocations.arrivals.iter();
-        let ready = arrivals.filter(|(_, arrival)| arrival.is_gone && arrival.epoch <= epoch);
+        let ready = arrivals.filter(|(_, arrival)| arrival.stage == Stage::Gone);
         for spg in ready.map(|(spg, _)| *spg).collect::<Vec<_>>() {
             let Some(arrival) = self.relocations.arrivals.remove(&spg) else { continue };
             self.submit_to(cx, arrival.to, spg, vec![Arriving::end()], StoreToken::without_pg(0));

@@ -285,7 +285,7 @@ impl Misplaced {
         let moved = || self.moved.iter();
         MisplacedHere {
             coming: moved().filter(|moved| is_ours(moved.to)).map(|moved| moved.spg).collect(),
-            going: moved().filter(|moved| is_ours(moved.from)).map(|moved| (moved.spg, *moved)).collect(),
+            going: moved().filter(|moved| is_ours(moved.from)).copied().collect(),
             abandoned: self.abandoned.iter().filter(|copy| is_ours(copy.partition)).copied().collect(),
         }
     }

@@ -323,10 +323,13 @@ pub trait ObjectStore: ObjectView {
         Vec::new()
     }
 
-    /// Likewise: the partition with this number.
-    fn partition_mut(&mut self, number: usize) -> Option<&mut dyn ObjectStore> {
-        let _has_no_number = number;
-        None
+    /// [`ObjectStore::submit`] to the partition with this number, wherever the collection is else. One that has no such keeps it itself.
+    ///
+    /// # Errors
+    /// Likewise.
+    fn submit_to(&mut self, partition: usize, txn: Transaction, token: StoreToken) -> Result<(), StoreError> {
+        let _has_no_number = partition;
+        self.submit(txn, token)
     }
 
     /// Bytes of an object's data, holes among them; `None` when it does not exist.

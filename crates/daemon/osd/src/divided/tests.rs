@@ -66,7 +66,8 @@ fn a_pg_is_in_the_partition_that_was_said_and_its_children_are_with_it() {
 fn maps_are_in_all_partitions_and_one_completion_is_heard_of() {
     let mut store = three();
     let map = OsdMap { epoch: 5, ..OsdMap::default() };
-    put(&mut store, OWN_COLLECTION, save_map(&map, Some(&[(2, 8)].into())).ops);
+    let txn = save_map(&store, &map, Some(&[(2, 8)].into()), None);
+    put(&mut store, OWN_COLLECTION, txn.ops);
     for part in store.all() {
         assert_eq!(stored_maps(part).len(), 1);
         assert_eq!(stored_initial_pg_nums(vec![(5, part)]), [(2, 8)].into());
@@ -80,12 +81,21 @@ fn maps_are_in_all_partitions_and_one_completion_is_heard_of() {
 /// A partition with maps of these epochs, as far as it keeps them.
 fn with(epochs: std::ops::RangeInclusive<Epoch>, pools: &[(PoolId, u32)]) -> MemStore {
     let mut store = MemStore::new(BYTES);
+    save(&mut store, epochs, pools, None);
+    store
+}
+
+fn save(
+    store: &mut MemStore,
+    epochs: std::ops::RangeInclusive<Epoch>,
+    pools: &[(PoolId, u32)],
+    needed: Option<Epoch>,
+) {
     for epoch in epochs {
         let pools = pools.iter().copied().collect();
-        let txn = save_map(&OsdMap { epoch, ..OsdMap::default() }, Some(&pools));
+        let txn = save_map(store, &OsdMap { epoch, ..OsdMap::default() }, Some(&pools), needed);
         store.submit(txn, COPY).expect("room");
     }
-    store
 }
 
 fn level(stores: &mut [MemStore]) -> Result<(), MapsApart> {
@@ -111,6 +121,21 @@ fn older_maps_than_a_partition_keeps_are_not_copied_and_go() {
         for store in &stores {
             assert_eq!(keys(store), (50, Some("osdmap/0000000951".into())));
         }
+    }
+}
+
+/// A PG that changes its partition sees them later, also after a restart with another number of shards.
+#[test]
+fn maps_that_are_needed_are_kept_however_old_and_go_when_they_are_not() {
+    let mut stores = [with(900..=999, &[]), with(900..=999, &[])];
+    save(&mut stores[0], 1000..=1100, &[], Some(960));
+    save(&mut stores[1], 1000..=1100, &[], None);
+    assert_eq!(keys(&stores[0]), (141, Some("osdmap/0000000960".into())));
+    level(&mut stores).expect("close enough");
+    for store in &mut stores {
+        assert_eq!(keys(store), (141, Some("osdmap/0000000960".into())));
+        save(store, 1101..=1110, &[], None);
+        assert_eq!(keys(store), (50, Some("osdmap/0000001061".into())));
     }
 }
 
