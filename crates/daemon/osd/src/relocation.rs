@@ -13,6 +13,9 @@
 //!   (the last one says "arriving: whole")     <-Complete-   all is durable
 //!   removes the collection, durably           ---Gone--->   takes "arriving" away, loads the PG, leads it on from its last map
 //! ```
+//! The new shard begins once it has the map that called the PG, and both keep the maps that the PG has to see there. Pieces are bounded in
+//! bytes and in what they look at: a shard reads one in a turn, and writes three for each shard at most, between which others are served.
+//!
 //! After a kill at any point: as long as there is a collection without the note, that is the PG, and the copy begins anew. Where there is
 //! none, the one that is whole is the PG.
 

@@ -140,3 +140,89 @@ fn a_pg_is_merged_with_one_of_its_own_partition_only() {
     assert!(has_the_sources_object(1));
     assert!(!has_the_sources_object(2));
 }
+
+/// [`map_of`] with the last PG about to be merged.
+fn map_before_merge(epoch: Epoch, pg_num: u32) -> Arc<OsdMap> {
+    let mut map = OsdMap::clone(&map_of(epoch, pg_num));
+    map.pools.values_mut().for_each(|pool| pool.pg_num_pending = pg_num - 1);
+    Arc::new(map)
+}
+
+/// Turns of the only shard of an OSD, as far as they are about PGs that change their partition.
+fn relocate(driver: &mut PgDriver, cx: &mut ShardCx<'_>) {
+    loop {
+        while let Some(msg) = cx.net.router.next_local() {
+            if let ShardMsg::Relocation(spg, msg) = msg {
+                driver.relocation_msg(cx, spg, msg);
+            }
+        }
+        driver.relocate(cx);
+        let has_more = driver.drain_completions(cx, |_| ());
+        if !has_more && !driver.relocations.has_work() && !cx.net.router.has_local() {
+            return;
+        }
+    }
+}
+
+fn stored_map_count(driver: &PgDriver) -> usize {
+    crate::own_collection::stored_maps(driver.store.as_ref()).len()
+}
+
+/// It sees later what came meanwhile, however much that is.
+#[test]
+fn a_pg_that_is_to_be_merged_goes_to_the_others_partition_and_sees_all_maps_there() {
+    let [target, source] = [0, 1].map(|seed| SpgId::replicated(PgId::new(1, seed)));
+    let object = HObject { hash: 1, ..HObject::head(1, "".into(), "".into(), "of the source".into()) };
+    let mut shard = shard(2);
+    let parts = shard.lend().0.parts;
+    let (driver, mut cx) = (parts.pgs, parts.cx);
+    driver.advance(&mut cx, &map_of(10, 2));
+    for spg in [target, source] {
+        driver.create_pg(&mut cx, spg, PgCreateInfo::ordered(10));
+    }
+    assert_eq!([target, source].map(|spg| driver.store.partition_of(&spg)), [Some(1), Some(0)]);
+    let put = Transaction { collection: source, ops: vec![Op::Touch(object.clone())] };
+    driver.store.submit(put, StoreToken::without_pg(0)).expect("room");
+    for epoch in 11..400 {
+        driver.advance(&mut cx, &map_before_merge(epoch, 2));
+        assert!(driver.pgs.all() == [target] && driver.relocations.expects(&source));
+    }
+    assert_eq!(driver.pgs.maps_from(0).first().map(|map| map.epoch), Some(10));
+    assert_eq!(stored_map_count(driver), 390);
+    relocate(driver, &mut cx);
+    assert!(!driver.broken && !driver.relocations.expects(&source));
+    assert_eq!(driver.pgs.all(), [target, source]);
+    assert_eq!(driver.store.partition_of(&source), Some(1));
+    assert!(driver.pgs.get(&source).is_some_and(|pg| pg.has_seen(399)));
+    let there: Vec<SpgId> = driver.store.each_partition()[0].1.collections();
+    assert!(!there.contains(&source), "{there:?}");
+    for epoch in 400..500 {
+        driver.advance(&mut cx, &map_before_merge(epoch, 2));
+    }
+    assert_eq!((driver.pgs.maps_from(0).len(), stored_map_count(driver)), (100, 50));
+    driver.advance(&mut cx, &map_of(500, 1));
+    driver.finish_moving(&mut cx, target);
+    assert!(!driver.broken && driver.pgs.all() == [target]);
+    assert!(driver.store.list(&target, &HObject::MIN, 9).contains(&object), "merged");
+}
+
+/// Nobody else may make it meanwhile. Where there is none, whoever wants one makes it at once.
+#[test]
+fn a_pg_that_may_come_from_another_partition_is_not_made_anew_before_it_is_known_that_there_is_none() {
+    let [target, source] = [0, 1].map(|seed| SpgId::replicated(PgId::new(1, seed)));
+    let mut shard = shard(2);
+    let parts = shard.lend().0.parts;
+    let (driver, mut cx) = (parts.pgs, parts.cx);
+    driver.advance(&mut cx, &map_of(10, 2));
+    driver.create_pg(&mut cx, target, PgCreateInfo::ordered(10));
+    driver.advance(&mut cx, &map_before_merge(11, 2));
+    driver.create_pg(&mut cx, source, PgCreateInfo::ordered(10));
+    assert_eq!(driver.pgs.all(), [target]);
+    relocate(driver, &mut cx);
+    assert_eq!(driver.pgs.all(), [target, source]);
+    assert_eq!(driver.store.partition_of(&source), Some(1));
+    driver.advance(&mut cx, &map_of(12, 2));
+    assert!(driver.relocations.maps_needed_from().is_none() && driver.pgs.get(&source).is_some());
+    driver.advance(&mut cx, &map_before_merge(13, 2));
+    assert!(driver.pgs.all() == [target, source], "it is where it belongs, though the merge was called off once");
+}
