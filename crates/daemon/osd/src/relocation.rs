@@ -24,6 +24,7 @@ use crate::pg_driver::{PgDriver, room};
 use crate::shard_msg::{MovedPg, ShardMsg};
 use crate::shard_net::ShardCx;
 use nacre_maps::OsdMap;
+use nacre_msg::stats::{PgStat, pg_state};
 use nacre_pg::{Arriving, CollectionCopy, CopyStep, Event, Pg};
 use nacre_store::ObjectStore;
 use nacre_txn::{FetchFrom, Op, StoreToken, Transaction};
@@ -108,6 +109,8 @@ struct Departure {
     wanted: usize,
     is_fetching: bool,
     is_sent: bool,
+    /// What the manager hears of it meanwhile, where this OSD leads it.
+    stat: Option<PgStat>,
 }
 
 /// A copy that comes.
@@ -173,6 +176,11 @@ impl Relocations {
         let going = self.going.iter().map(|_| 0);
         let gone = self.departures.iter().map(|departure| departure.seen);
         going.chain(gone).chain(self.expected.values().copied()).min()
+    }
+
+    /// What the manager is to know of those that go, and nobody serves.
+    pub(crate) fn stats(&self) -> impl Iterator<Item = (PgId, PgStat)> + '_ {
+        self.departures.iter().filter_map(|gone| Some((gone.spg.pg, gone.stat.clone()?)))
     }
 
     /// Whether the PG comes from another partition, or may.
@@ -284,6 +292,9 @@ impl PgDriver {
             Some(pg) => pg.epoch(),
             None => Pg::stored_epoch(self.store.as_ref(), &spg).unwrap_or(0),
         };
+        // Under the map that it has seen: what it says in its new place is newer.
+        let stat = self.pgs.get_mut(&spg).and_then(|(pg, _)| pg.stat(cx.wall));
+        let stat = stat.map(|stat| PgStat { state: pg_state::PEERING, last_change: cx.wall, ..stat });
         self.with_pgs(cx, map, spg, |pgs, pg_cx| {
             if let Some(pg) = pgs.take(&spg) {
                 pg.leave(pg_cx);
@@ -309,6 +320,7 @@ impl PgDriver {
             wanted: 0,
             is_fetching: false,
             is_sent: false,
+            stat,
         });
         if self.relocations.departures.len() == 1 {
             self.begin_departure(cx);
