@@ -485,9 +485,12 @@ impl PgDriver {
         let arrival = self.relocations.arrivals.get_mut(&spg)?;
         let (ops, _) = arrival.pieces.front()?;
         let bytes = room_for(ops);
-        let partitions = self.store.each_partition();
-        let its = partitions.into_iter().find(|(number, _)| *number == arrival.to);
-        if !room(its.map_or(self.store.as_ref(), |(_, partition)| partition)).has_room_for_copy(bytes) {
+        let its = self.store.each_partition().into_iter().find(|(number, _)| *number == arrival.to);
+        let room = match its {
+            Some((_, partition)) => room(partition),
+            None => room(self.store.as_ref()),
+        };
+        if !room.has_room_for_copy(bytes) {
             if !std::mem::replace(&mut arrival.is_told, true) {
                 tracing::warn!(
                     osd = self.osd,

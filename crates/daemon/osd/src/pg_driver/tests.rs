@@ -187,11 +187,13 @@ fn a_pg_that_is_to_be_merged_goes_to_the_others_partition_and_sees_all_maps_ther
         driver.advance(&mut cx, &map_before_merge(epoch, 2));
         assert!(driver.pgs.all() == [target] && driver.relocations.expects(&source));
     }
+    let said = |driver: &PgDriver| driver.relocations.stats().map(|(pg, stat)| (pg, stat.state)).collect::<Vec<_>>();
+    assert_eq!(said(driver), [(source.pg, nacre_msg::stats::pg_state::PEERING)]);
     assert_eq!(driver.pgs.maps_from(0).first().map(|map| map.epoch), Some(10));
     assert_eq!(stored_map_count(driver), 390);
     relocate(driver, &mut cx);
     assert!(!driver.broken && !driver.relocations.expects(&source));
-    assert_eq!(driver.pgs.all(), [target, source]);
+    assert!(driver.pgs.all() == [target, source] && said(driver).is_empty());
     assert_eq!(driver.store.partition_of(&source), Some(1));
     assert!(driver.pgs.get(&source).is_some_and(|pg| pg.has_seen(399)));
     let there: Vec<SpgId> = driver.store.each_partition()[0].1.collections();
