@@ -12,7 +12,7 @@ use crate::object::ObjectContext;
 use crate::storage;
 use nacre_buf::{ByteStr, Bytes};
 use nacre_denc::Decode;
-use nacre_msg::peer::LogEntry;
+use nacre_msg::peer::{LogEntry, LogKind};
 use nacre_txn::{EXTENT_BYTES, Extents, ObjectView, Op, ReadError};
 use nacre_types::{Eversion, HObject, IntervalSet, SnapId, SpgId};
 use std::collections::VecDeque;
@@ -106,6 +106,8 @@ pub struct CollectionCopy {
     values_from: Option<ByteStr>,
     /// What is left of the log, once it is its turn.
     log: Option<VecDeque<Bytes>>,
+    /// An entry of the log does not decode.
+    is_damaged: bool,
 }
 
 /// The least key behind this one.
@@ -145,6 +147,7 @@ impl CollectionCopy {
             before: None,
             values_from: Some(ByteStr::EMPTY),
             log: None,
+            is_damaged: false,
         }
     }
 
@@ -164,7 +167,10 @@ impl CollectionCopy {
                 self.values(view, &from, &mut ops);
                 count = PIECE_COUNT_MAX;
             } else if !self.log_entries(view, PIECE_BYTES - bytes, &mut ops) {
-                ops.extend(storage::last_values(view, &self.spg));
+                // Without these the copy is as damaged as the log.
+                if !self.is_damaged {
+                    ops.extend(storage::last_values(view, &self.spg));
+                }
                 ops.push(Arriving::Whole.note());
                 return CopyStep::Last(ops);
             }
@@ -280,7 +286,12 @@ impl CollectionCopy {
 
     /// The device does not give the data: the copy lacks the object, and knows that, so that others bring it.
     fn give_up(&mut self, view: &dyn ObjectView, name: HObject, ops: &mut Vec<Op>) -> Option<CopyStep> {
-        let version = storage::copy_version(view, &self.spg, &name).filter(|at| *at != Eversion::ZERO);
+        // The log may ask for a newer one already.
+        let entries = view.log(&self.spg).into_iter().filter_map(|entry| LogEntry::from_bytes(entry).ok());
+        let logged = entries.filter(|entry| entry.object == name && entry.kind != LogKind::Error);
+        let wanted = logged.map(|entry| entry.version).max();
+        let version = storage::copy_version(view, &self.spg, &name).max(wanted);
+        let version = version.filter(|at| *at != Eversion::ZERO);
         ops.push(Op::Remove(name.clone()));
         ops.extend(version.map(|version| storage::record_missing(&name, version)));
         self.before = None;
@@ -298,7 +309,7 @@ impl CollectionCopy {
         ops.extend(others.map(|(key, value)| Op::MetaSet { key, value }));
     }
 
-    /// Some entries of the log; false behind the last one. One that does not decode stays away: the copy is as damaged without it.
+    /// Some entries of the log; false behind the last one.
     fn log_entries(&mut self, view: &dyn ObjectView, room: usize, ops: &mut Vec<Op>) -> bool {
         let spg = self.spg;
         let log = self.log.get_or_insert_with(|| view.log(&spg).into());
@@ -308,6 +319,7 @@ impl CollectionCopy {
         {
             bytes += entry.len();
             let version = LogEntry::from_bytes(entry.clone()).ok().map(|decoded| decoded.version);
+            self.is_damaged |= version.is_none();
             ops.extend(version.map(|version| Op::LogAppend { version, entry }));
         }
         had

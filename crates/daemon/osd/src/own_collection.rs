@@ -51,12 +51,17 @@ pub fn stored_maps(store: &dyn ObjectStore) -> Vec<Arc<OsdMap>> {
     maps
 }
 
-/// How many PGs each pool had at first, as any of an OSD's stores has it, each with the epoch of its newest map: the newest word counts. All
-/// shards must say the same of it, or they would look for a PG on each other for ever.
+/// How many PGs each pool had at first, or the fewest since, as an OSD's stores have it: of each pool the least counts, since it only
+/// falls. All shards must say the same of it, or they would look for a PG on each other for ever.
 #[must_use]
 pub fn stored_initial_pg_nums(mut stores: Vec<(Epoch, &dyn ObjectStore)>) -> BTreeMap<PoolId, u32> {
     stores.sort_by_key(|(epoch, _)| *epoch);
-    stores.into_iter().flat_map(|(_, store)| stored_initial_pg_num(store)).collect()
+    let mut least: BTreeMap<PoolId, u32> = BTreeMap::new();
+    for (pool, pg_num) in stores.into_iter().flat_map(|(_, store)| stored_initial_pg_num(store)) {
+        let known = least.entry(pool).or_insert(pg_num);
+        *known = pg_num.min(*known);
+    }
+    least
 }
 
 /// Whether a transaction of the OSD's own collection is about maps, and what goes with them.

@@ -21,6 +21,11 @@ impl PgDriver {
         self.relocate_in(cx, map);
         self.advance_pgs(cx, map, false);
         self.begin_arrivals(cx);
+        self.look_at_held(cx);
+    }
+
+    /// What was kept for PGs that were not here, or for a map: it has its turn, or is kept on.
+    pub(crate) fn look_at_held(&mut self, cx: &mut ShardCx<'_>) {
         for (spg, create_info) in self.pgs.take_held_creates() {
             self.create_pg(cx, spg, create_info);
         }

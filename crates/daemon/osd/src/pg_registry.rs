@@ -24,6 +24,14 @@ const DUE_MAX: usize = 16;
 /// Room for the tokens of one PG that was split off, before those of the next begin: more than it uses in years.
 const CHILD_TOKENS_BITS: u32 = 40;
 
+/// A PG and those that it may have been split off, the youngest first.
+pub(crate) fn ancestors(pg: PgId) -> impl Iterator<Item = PgId> {
+    let seeds = std::iter::successors(Some(pg.seed), |seed| {
+        seed.checked_ilog2().map(|highest| seed & !(1 << highest))
+    });
+    seeds.map(move |seed| PgId::new(pg.pool, seed))
+}
+
 /// The PGs of one shard.
 pub(crate) struct PgRegistry {
     map: Arc<OsdMap>,
@@ -145,10 +153,7 @@ impl PgRegistry {
     /// True while it is not known which OSDs served the PG, or the one of which it will be split off.
     pub(crate) fn is_unread(&self, spg: &SpgId) -> bool {
         let of_it = |unread: &&SpgId| {
-            let mut seeds = std::iter::successors(Some(spg.pg.seed), |seed| {
-                seed.checked_ilog2().map(|highest| seed & !(1 << highest))
-            });
-            unread.pg.pool == spg.pg.pool && seeds.any(|seed| seed == unread.pg.seed)
+            ancestors(spg.pg).any(|pg| pg == unread.pg)
         };
         self.unread.iter().any(|unread| of_it(&unread))
     }

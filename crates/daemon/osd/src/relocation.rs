@@ -19,7 +19,8 @@
 //! After a kill at any point: as long as there is a collection without the note, that is the PG, and the copy begins anew. Where there is
 //! none, the one that is whole is the PG.
 
-use crate::own_collection::OWN_COLLECTION;
+mod records;
+
 use crate::pg_driver::{PgDriver, room};
 use crate::shard_msg::{MovedPg, ShardMsg};
 use crate::shard_net::ShardCx;
@@ -28,187 +29,22 @@ use nacre_msg::stats::{PgStat, pg_state};
 use nacre_pg::{Arriving, CollectionCopy, CopyStep, Event, Pg};
 use nacre_store::ObjectStore;
 use nacre_txn::{FetchFrom, Op, StoreToken, Transaction};
-use nacre_types::{Epoch, PgId, SpgId};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use nacre_types::{Epoch, SpgId};
+use records::{Arrival, Awaited, Departure, Run};
+pub(crate) use records::{Located, MisplacedHere, RelocationMsg, Relocations, located, pg_exists};
+use std::cmp::Reverse;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 /// Pieces of one copy that are under way at a time.
 const PIECES_MAX: usize = 3;
 /// What a change of data may take beside it: blocks that it fills in part, at both ends.
 const ENDS_BYTES: u64 = 2 * nacre_txn::EXTENT_BYTES;
-/// The store's names of what is asked of it here: behind those of the bench, which counts blocks.
-const TOKENS_FROM: u64 = 1 << 63;
-
-/// What two shards say to each other of a PG that changes its partition, or a shard to itself.
-#[derive(Debug)]
-pub(crate) enum RelocationMsg {
-    /// To the new one: its copy has come to the map of `seen`; `epoch` is the map of the sender.
-    Begin { from: usize, to: usize, seen: Epoch, epoch: Epoch },
-    /// To the new one: there is no copy that could come; by the map of `epoch`.
-    Absent { epoch: Epoch },
-    /// To the new one: changes, perhaps the last ones.
-    Piece { ops: Vec<Op>, is_last: bool },
-    /// To the new one: the copy is where it was no more.
-    Gone,
-    /// To the old one: one piece more.
-    More,
-    /// To the old one: all is there.
-    Complete,
-}
-
-/// A collection that a store has.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Located {
-    pub(crate) partition: usize,
-    pub(crate) spg: SpgId,
-    pub(crate) arriving: Option<Arriving>,
-}
-
-/// The PGs' collections in the partitions that a shard has.
-pub(crate) fn located(store: &dyn ObjectStore, shard: usize) -> Vec<Located> {
-    let of = |(partition, store): (usize, &dyn ObjectStore)| -> Vec<Located> {
-        let pgs = store.collections().into_iter().filter(|spg| *spg != OWN_COLLECTION);
-        pgs.map(|spg| Located { partition, spg, arriving: Arriving::of(store, &spg) }).collect()
-    };
-    match store.each_partition() {
-        only if only.is_empty() => of((shard, store)),
-        all => all.into_iter().flat_map(of).collect(),
-    }
-}
 
 /// Whether a collection is a copy that is on its way from another partition, and no PG's yet.
 #[must_use]
 pub fn is_arriving(store: &dyn ObjectStore, spg: &SpgId) -> bool {
     Arriving::of(store, spg).is_some()
-}
-
-/// Whether a map has this PG.
-pub(crate) fn pg_exists(map: &OsdMap, pg: PgId) -> bool {
-    map.pools.get(&pg.pool).is_some_and(|pool| pg.seed < pool.pg_num)
-}
-
-/// What a shard has to bring in order as its OSD starts.
-#[derive(Debug, Default)]
-pub(crate) struct MisplacedHere {
-    /// PGs that come to its partitions.
-    pub(crate) coming: BTreeSet<SpgId>,
-    /// PGs that go from there.
-    pub(crate) going: Vec<MovedPg>,
-    /// Copies in its partitions that are nobody's.
-    pub(crate) abandoned: Vec<Located>,
-}
-
-/// A copy that goes.
-#[derive(Debug)]
-struct Departure {
-    spg: SpgId,
-    to: usize,
-    seen: Epoch,
-    copy: CollectionCopy,
-    /// Pieces that the other side waits for.
-    wanted: usize,
-    is_fetching: bool,
-    is_sent: bool,
-    /// What the manager hears of it meanwhile, where this OSD leads it.
-    stat: Option<PgStat>,
-}
-
-/// A copy that comes.
-#[derive(Debug)]
-struct Arrival {
-    from: usize,
-    to: usize,
-    seen: Epoch,
-    epoch: Epoch,
-    /// What is not written yet.
-    pieces: VecDeque<(Vec<Op>, bool)>,
-    is_told: bool,
-    stage: Stage,
-}
-
-/// How far a copy is that comes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Stage {
-    /// Nothing of it is to be here before the map that called it: whatever map its PG has come to, the store must have it.
-    AwaitsMap,
-    Comes,
-    /// All of it is here, and nowhere else any more.
-    Gone,
-}
-
-/// What the store is asked to do.
-#[derive(Debug, Clone, Copy)]
-enum Awaited {
-    Begun(SpgId),
-    Written { spg: SpgId, is_last: bool },
-    Fetched,
-    Removed,
-}
-
-/// The PGs of a shard that change their partition.
-#[derive(Debug, Default)]
-pub(crate) struct Relocations {
-    /// Those that go; the first one is copied.
-    departures: VecDeque<Departure>,
-    /// Those that come, or may come: nothing may be answered for them. They see the maps from that of this epoch on later.
-    expected: BTreeMap<SpgId, Epoch>,
-    arrivals: BTreeMap<SpgId, Arrival>,
-    /// Those that do not come, by a map that is not here yet.
-    absent: BTreeMap<SpgId, Epoch>,
-    /// As the OSD started: those that go, and copies that do not come.
-    going: Vec<MovedPg>,
-    abandoned: Vec<Located>,
-    awaited: BTreeMap<u64, Awaited>,
-    tokens: u64,
-}
-
-impl Relocations {
-    /// As the OSD starts.
-    pub(crate) fn begin_with(&mut self, misplaced: MisplacedHere) {
-        let MisplacedHere { coming, going, abandoned } = misplaced;
-        // Which maps they lack is known when they have been loaded.
-        self.expected = coming.into_iter().map(|spg| (spg, 0)).collect();
-        (self.going, self.abandoned) = (going, abandoned);
-    }
-
-    /// The oldest map that a PG sees later which changes its partition.
-    pub(crate) fn maps_needed_from(&self) -> Option<Epoch> {
-        let going = self.going.iter().map(|_| 0);
-        let gone = self.departures.iter().map(|departure| departure.seen);
-        going.chain(gone).chain(self.expected.values().copied()).min()
-    }
-
-    /// What the manager is to know of those that go, and nobody serves.
-    pub(crate) fn stats(&self) -> impl Iterator<Item = (PgId, PgStat)> + '_ {
-        self.departures.iter().filter_map(|gone| Some((gone.spg.pg, gone.stat.clone()?)))
-    }
-
-    /// Whether the PG comes from another partition, or may.
-    pub(crate) fn expects(&self, spg: &SpgId) -> bool {
-        self.expected.contains_key(spg)
-    }
-
-    /// Whether a turn is due although nothing happens.
-    pub(crate) fn has_work(&self) -> bool {
-        self.departures.front().is_some_and(Departure::is_due)
-    }
-
-    /// Whether the store was asked here.
-    pub(crate) fn is_own(&self, of: StoreToken) -> bool {
-        !of.is_of_pg() && self.awaited.contains_key(&of.token.0)
-    }
-
-    fn token(&mut self, awaited: Awaited) -> StoreToken {
-        self.tokens += 1;
-        self.awaited.insert(TOKENS_FROM + self.tokens, awaited);
-        StoreToken::without_pg(TOKENS_FROM + self.tokens)
-    }
-}
-
-impl Departure {
-    fn is_due(&self) -> bool {
-        self.wanted > 0 && !self.is_fetching && !self.is_sent
-    }
 }
 
 /// Bytes that changes may take of a store.
@@ -235,7 +71,7 @@ impl PgDriver {
             self.submit_to(cx, *partition, *spg, remove, StoreToken::without_pg(0));
         }
         for Located { partition, spg, arriving } in located(self.store.as_ref(), cx.net.router.me) {
-            let is_expected = self.relocations.expects(&spg);
+            let is_expected = self.relocations.expected.contains_key(&spg);
             match arriving {
                 // It begins anew.
                 Some(_) if is_expected => (),
@@ -250,17 +86,52 @@ impl PgDriver {
         here.into_iter().collect()
     }
 
-    /// What the OSD found in other partitions than those where it is to be as it started. PGs that it had taken in, or that were split off
-    /// it, have come to it before.
+    /// As the OSD starts: what was in other partitions than those where it is to be, and has come to the newest map there, goes. So do PGs
+    /// that it has split into on the way, these first: as long as it is expected, they are.
     pub(crate) fn depart_misplaced(&mut self, cx: &mut ShardCx<'_>) {
         let map = Arc::clone(self.pgs.map());
-        for moved in std::mem::take(&mut self.relocations.going) {
-            self.depart(cx, &map, moved);
+        let mut going = std::mem::take(&mut self.relocations.going);
+        for spg in self.pgs.all().into_iter().filter(|spg| pg_exists(&map, spg.pg)) {
+            let from = self.store.partition_of(&spg).unwrap_or(cx.net.router.me);
+            let to = cx.net.router.partition_of(&spg);
+            if from != to && !going.iter().any(|moved| moved.spg == spg) {
+                going.push(MovedPg { spg, from, to });
+            }
+        }
+        going.sort_by_key(|moved| Reverse(moved.spg.pg.seed));
+        for moved in going {
+            self.depart_or_deny(cx, &map, moved);
+        }
+    }
+
+    /// With this map these PGs are no more, or it makes them anew: nothing of what is on its way is to come.
+    fn end_relocations(&mut self, cx: &mut ShardCx<'_>, map: &OsdMap) {
+        let is_over = |spg: &SpgId| !pg_exists(map, spg.pg);
+        self.relocations.expected.retain(|spg, _| !is_over(spg));
+        let over: Vec<SpgId> = self.relocations.arrivals.keys().copied().filter(is_over).collect();
+        for spg in over {
+            let arrival = self.relocations.arrivals.remove(&spg);
+            if let Some(arrival) = arrival.filter(|arrival| arrival.has_begun) {
+                self.submit_to(cx, arrival.to, spg, vec![Op::RemoveCollection], StoreToken::without_pg(0));
+            }
+        }
+        let departures = std::mem::take(&mut self.relocations.departures);
+        let first = departures.front().map(|first| first.run);
+        let is_to_end = |gone: &Departure| is_over(&gone.spg) && !gone.is_leaving;
+        let (over, others): (VecDeque<_>, VecDeque<_>) = departures.into_iter().partition(is_to_end);
+        self.relocations.departures = others;
+        for Departure { spg, .. } in over {
+            let txn = Transaction { collection: spg, ops: vec![Op::RemoveCollection] };
+            self.submit(cx, txn, StoreToken::without_pg(0));
+        }
+        if self.relocations.departures.front().map(|first| first.run) != first {
+            self.begin_departure(cx);
         }
     }
 
     /// A map is here, and no PG has seen it: those that belong to another partition from it on go there.
     pub(crate) fn relocate_in(&mut self, cx: &mut ShardCx<'_>, map: &Arc<OsdMap>) {
+        self.end_relocations(cx, map);
         for moved in cx.net.router.take_moved() {
             let MovedPg { spg, from, to } = moved;
             if !pg_exists(map, spg.pg) {
@@ -273,15 +144,24 @@ impl PgDriver {
             if cx.net.router.shard_with(from) != me {
                 continue;
             }
-            let is_here = |at: &Located| at.spg == spg && at.partition == from && at.arriving.is_none();
-            if located(self.store.as_ref(), me).iter().any(is_here) {
-                self.depart(cx, map, moved);
-            } else {
-                self.tell(cx, to, spg, RelocationMsg::Absent { epoch: map.epoch });
-            }
+            self.depart_or_deny(cx, map, moved);
         }
         let epoch = map.epoch;
         self.relocations.absent.retain(|_, until| *until > epoch);
+    }
+
+    /// A PG goes, if it is here.
+    fn depart_or_deny(&mut self, cx: &mut ShardCx<'_>, map: &Arc<OsdMap>, moved: MovedPg) {
+        let MovedPg { spg, from, to } = moved;
+        if self.relocations.is_leaving(&spg) {
+            return;
+        }
+        let is_here = |at: &Located| at.spg == spg && at.partition == from && at.arriving.is_none();
+        if located(self.store.as_ref(), cx.net.router.me).iter().any(is_here) {
+            self.depart(cx, map, moved);
+        } else {
+            self.tell(cx, to, spg, RelocationMsg::Absent { epoch: map.epoch });
+        }
     }
 
     /// A PG ends here; what waits for it goes after it.
@@ -295,16 +175,17 @@ impl PgDriver {
         // Under the map that it has seen: what it says in its new place is newer.
         let stat = self.pgs.get_mut(&spg).and_then(|(pg, _)| pg.stat(cx.wall));
         let stat = stat.map(|stat| PgStat { state: pg_state::PEERING, last_change: cx.wall, ..stat });
+        let mut ahead = Vec::new();
         self.with_pgs(cx, map, spg, |pgs, pg_cx| {
             if let Some(pg) = pgs.take(&spg) {
-                pg.leave(pg_cx);
+                ahead = pg.leave(pg_cx);
             }
         });
         self.reserver.forget(&spg);
         self.pgs.forget_unread(&spg);
         let shard = cx.net.router.shard_with(to);
         let waiting = self.ops_awaiting_lease.remove(&spg).unwrap_or_default();
-        for op in waiting.into_iter().chain(self.pgs.take_held_for(&spg)) {
+        for op in waiting.into_iter().chain(ahead).chain(self.pgs.take_held_for(&spg)) {
             cx.net.router.send(shard, ShardMsg::Op(spg, op));
         }
         for (from, message) in self.pgs.take_held_peer_for(&spg) {
@@ -312,14 +193,17 @@ impl PgDriver {
         }
         let is_coded = map.pools.get(&spg.pg.pool).is_some_and(|pool| !pool.is_replicated());
         tracing::info!(osd = self.osd, pg = %spg, partition = to, "a PG goes to another partition, where it is to be merged");
+        let run = self.relocations.new_run(cx.net.router.me);
         self.relocations.departures.push_back(Departure {
             spg,
+            run,
             to,
             seen,
             copy: CollectionCopy::new(spg, is_coded),
             wanted: 0,
             is_fetching: false,
             is_sent: false,
+            is_leaving: false,
             stat,
         });
         if self.relocations.departures.len() == 1 {
@@ -330,9 +214,9 @@ impl PgDriver {
     /// Tells the other side of the first one that goes.
     fn begin_departure(&mut self, cx: &mut ShardCx<'_>) {
         let Some(first) = self.relocations.departures.front() else { return };
-        let (spg, to, seen) = (first.spg, first.to, first.seen);
-        let (from, epoch) = (cx.net.router.me, self.pgs.map().epoch);
-        self.tell(cx, to, spg, RelocationMsg::Begin { from, to, seen, epoch });
+        let (spg, run, to, seen) = (first.spg, first.run, first.to, first.seen);
+        let epoch = self.pgs.map().epoch;
+        self.tell(cx, to, spg, RelocationMsg::Begin { run, to, seen, epoch });
     }
 
     fn tell(&self, cx: &mut ShardCx<'_>, partition: usize, spg: SpgId, msg: RelocationMsg) {
@@ -345,39 +229,40 @@ impl PgDriver {
         if self.broken {
             return;
         }
+        let epoch_here = self.pgs.map().epoch;
         match msg {
-            RelocationMsg::Begin { from, to, seen, epoch } => {
-                let (pieces, is_told, stage) = (VecDeque::new(), false, Stage::AwaitsMap);
+            // The PG was no more, or made anew, in a map behind the sender's.
+            RelocationMsg::Begin { epoch, .. } if epoch <= epoch_here && !self.relocations.expects(&spg) => (),
+            RelocationMsg::Begin { run, to, seen, epoch } => {
+                let (has_begun, pieces, is_told) = (false, VecDeque::new(), false);
                 self.relocations.expected.insert(spg, seen);
-                let arrival = Arrival { from, to, seen, epoch, pieces, is_told, stage };
+                let arrival = Arrival { run, to, seen, epoch, has_begun, pieces, is_told };
                 self.relocations.arrivals.insert(spg, arrival);
                 self.begin_arrivals(cx);
             }
             RelocationMsg::Absent { epoch } => {
-                if epoch > self.pgs.map().epoch {
+                if epoch > epoch_here {
                     self.relocations.absent.insert(spg, epoch);
-                } else if self.relocations.expected.remove(&spg).is_some() {
-                    self.without_arrival(cx, spg);
+                } else if !self.relocations.arrivals.contains_key(&spg)
+                    && self.relocations.expected.remove(&spg).is_some()
+                {
+                    self.look_at_held(cx);
                 }
             }
-            RelocationMsg::Piece { ops, is_last } => {
-                if let Some(arrival) = self.relocations.arrivals.get_mut(&spg) {
+            RelocationMsg::Piece { run, ops, is_last } => {
+                if let Some(arrival) = self.relocations.arrival(&spg, run) {
                     arrival.pieces.push_back((ops, is_last));
                 }
                 self.write_pieces(cx);
             }
-            RelocationMsg::Gone => {
-                let Some(arrival) = self.relocations.arrivals.get_mut(&spg) else { return };
-                arrival.stage = Stage::Gone;
-                self.finish_arrivals(cx);
+            RelocationMsg::Gone { run } => self.finish_arrival(cx, spg, run),
+            RelocationMsg::More { run } => {
+                self.relocations.departure(run).into_iter().for_each(|first| first.wanted += 1);
             }
-            RelocationMsg::More => {
-                let first = self.relocations.departures.front_mut().filter(|first| first.spg == spg);
-                first.into_iter().for_each(|first| first.wanted += 1);
-            }
-            RelocationMsg::Complete => {
-                if self.relocations.departures.front().is_some_and(|first| first.spg == spg) {
-                    let token = self.relocations.token(Awaited::Removed);
+            RelocationMsg::Complete { run } => {
+                if let Some(first) = self.relocations.departure(run) {
+                    first.is_leaving = true;
+                    let token = self.relocations.token(Awaited::Removed(run));
                     let txn = Transaction { collection: spg, ops: vec![Op::RemoveCollection] };
                     self.submit(cx, txn, token);
                 }
@@ -385,36 +270,27 @@ impl PgDriver {
         }
     }
 
-    /// Begins the copies whose map is here.
+    /// Begins copies whose map is here, one for each partition at a time: two could take the room that each of them needs.
     pub(crate) fn begin_arrivals(&mut self, cx: &mut ShardCx<'_>) {
         let epoch = self.pgs.map().epoch;
-        let due = |arrival: &Arrival| arrival.stage == Stage::AwaitsMap && arrival.epoch <= epoch;
-        let due = self.relocations.arrivals.iter_mut().filter(|(_, arrival)| due(arrival));
-        let due = due.map(|(spg, arrival)| {
-            arrival.stage = Stage::Comes;
-            (*spg, arrival.to)
-        });
-        for (spg, to) in due.collect::<Vec<_>>() {
+        let arrivals = &mut self.relocations.arrivals;
+        let mut busy: BTreeSet<usize> =
+            arrivals.values().filter(|arrival| arrival.has_begun).map(|arrival| arrival.to).collect();
+        let mut due = Vec::new();
+        for (spg, arrival) in arrivals {
+            if !arrival.has_begun && arrival.epoch <= epoch && busy.insert(arrival.to) {
+                arrival.has_begun = true;
+                due.push((*spg, arrival.run, arrival.to));
+            }
+        }
+        for (spg, run, to) in due {
             let there = located(self.store.as_ref(), cx.net.router.me);
             if there.iter().any(|at| at.spg == spg && at.partition == to && at.arriving.is_none()) {
                 let reason = format!("{spg} is in two partitions of the store, {to} is one of them");
                 return self.break_down(cx.net, &reason);
             }
-            let token = self.relocations.token(Awaited::Begun(spg));
+            let token = self.relocations.token(Awaited::Begun(spg, run));
             self.submit_to(cx, to, spg, Arriving::begin(), token);
-        }
-    }
-
-    /// The PG was not there: what was kept for it has its turn.
-    fn without_arrival(&mut self, cx: &mut ShardCx<'_>, spg: SpgId) {
-        for (spg, create_info) in self.pgs.take_held_creates() {
-            self.create_pg(cx, spg, create_info);
-        }
-        for (from, message) in self.pgs.take_held_peer_for(&spg) {
-            self.peer_message(cx, from, message);
-        }
-        for op in self.pgs.take_held_for(&spg) {
-            self.client_op(cx, spg, op);
         }
     }
 
@@ -444,27 +320,37 @@ impl PgDriver {
             return;
         }
         self.write_pieces(cx);
+        self.send_piece(cx);
+    }
+
+    /// What comes next of the copy that goes, if the other side waits for it.
+    fn send_piece(&mut self, cx: &mut ShardCx<'_>) {
         let Some(first) = self.relocations.departures.front_mut().filter(|first| first.is_due()) else {
             return;
         };
-        let (store, spg, to) = (self.store.as_ref(), first.spg, first.to);
+        let (store, spg, run, to) = (self.store.as_ref(), first.spg, first.run, first.to);
         let size_of = |object: &_| store.data_bytes(&spg, object).unwrap_or(0);
         let step = first.copy.step(store, &size_of);
+        // What was read may be less than there is.
+        if self.is_broken(cx.net) {
+            return;
+        }
+        let Some(first) = self.relocations.departure(run) else { return };
         match step {
             CopyStep::Fetch { object, offset, length } => {
                 first.is_fetching = true;
-                let token = self.relocations.token(Awaited::Fetched);
+                let token = self.relocations.token(Awaited::Fetched(run));
                 self.idle_trim.used(cx.now);
                 self.pgs.fetching();
                 self.store.fetch(&spg, &object, offset, length, FetchFrom::Anywhere, token);
             }
             CopyStep::Piece(ops) => {
                 first.wanted -= 1;
-                self.tell(cx, to, spg, RelocationMsg::Piece { ops, is_last: false });
+                self.tell(cx, to, spg, RelocationMsg::Piece { run, ops, is_last: false });
             }
             CopyStep::Last(ops) => {
                 (first.wanted, first.is_sent) = (0, true);
-                self.tell(cx, to, spg, RelocationMsg::Piece { ops, is_last: true });
+                self.tell(cx, to, spg, RelocationMsg::Piece { run, ops, is_last: true });
             }
         }
     }
@@ -473,15 +359,15 @@ impl PgDriver {
     fn write_pieces(&mut self, cx: &mut ShardCx<'_>) {
         let with_pieces = self.relocations.arrivals.iter().filter(|(_, arrival)| !arrival.pieces.is_empty());
         for spg in with_pieces.map(|(spg, _)| *spg).collect::<Vec<_>>() {
-            while let Some((to, ops, is_last)) = self.next_piece(spg) {
-                let token = self.relocations.token(Awaited::Written { spg, is_last });
+            while let Some((run, to, ops, is_last)) = self.next_piece(spg) {
+                let token = self.relocations.token(Awaited::Written { spg, run, is_last });
                 self.submit_to(cx, to, spg, ops, token);
             }
         }
     }
 
     /// The next piece of a copy that comes, if there is one and room for it.
-    fn next_piece(&mut self, spg: SpgId) -> Option<(usize, Vec<Op>, bool)> {
+    fn next_piece(&mut self, spg: SpgId) -> Option<(Run, usize, Vec<Op>, bool)> {
         let arrival = self.relocations.arrivals.get_mut(&spg)?;
         let (ops, _) = arrival.pieces.front()?;
         let bytes = room_for(ops);
@@ -503,49 +389,58 @@ impl PgDriver {
             return None;
         }
         arrival.is_told = false;
-        let to = arrival.to;
-        arrival.pieces.pop_front().map(|(ops, is_last)| (to, ops, is_last))
+        let (run, to) = (arrival.run, arrival.to);
+        arrival.pieces.pop_front().map(|(ops, is_last)| (run, to, ops, is_last))
     }
 
     /// The store has done what was asked of it here.
     pub(crate) fn relocation_completed(&mut self, cx: &mut ShardCx<'_>, of: StoreToken) {
         let Some(awaited) = self.relocations.awaited.remove(&of.token.0) else { return };
         match awaited {
-            Awaited::Begun(spg) => {
-                let from = self.relocations.arrivals.get(&spg).map(|arrival| arrival.from);
-                for from in from.into_iter().flat_map(|from| [from; PIECES_MAX]) {
-                    cx.net.router.send(from, ShardMsg::Relocation(spg, RelocationMsg::More));
+            Awaited::Begun(spg, run) => {
+                if self.relocations.arrival(&spg, run).is_some() {
+                    for _ in 0..PIECES_MAX {
+                        cx.net.router.send(run.from, ShardMsg::Relocation(spg, RelocationMsg::More { run }));
+                    }
                 }
             }
-            Awaited::Written { spg, is_last } => {
-                let Some(arrival) = self.relocations.arrivals.get(&spg) else { return };
-                let msg = if is_last { RelocationMsg::Complete } else { RelocationMsg::More };
-                cx.net.router.send(arrival.from, ShardMsg::Relocation(spg, msg));
+            Awaited::Written { spg, run, is_last } => {
+                if self.relocations.arrival(&spg, run).is_some() {
+                    let msg =
+                        if is_last { RelocationMsg::Complete { run } } else { RelocationMsg::More { run } };
+                    cx.net.router.send(run.from, ShardMsg::Relocation(spg, msg));
+                }
             }
-            Awaited::Fetched => {
-                self.relocations.departures.front_mut().into_iter().for_each(|it| it.is_fetching = false);
+            Awaited::Fetched(run) => {
+                // At once: the store keeps it for this turn.
+                self.relocations.departure(run).into_iter().for_each(|first| first.is_fetching = false);
+                self.send_piece(cx);
             }
-            Awaited::Removed => {
+            Awaited::Removed(run) => {
+                if self.relocations.departure(run).is_none() {
+                    return;
+                }
                 let Some(Departure { spg, to, .. }) = self.relocations.departures.pop_front() else { return };
-                self.tell(cx, to, spg, RelocationMsg::Gone);
+                self.tell(cx, to, spg, RelocationMsg::Gone { run });
                 self.begin_departure(cx);
             }
         }
     }
 
-    /// Loads the PGs that have arrived.
-    fn finish_arrivals(&mut self, cx: &mut ShardCx<'_>) {
-        let arrivals = self.relocations.arrivals.iter();
-        let ready = arrivals.filter(|(_, arrival)| arrival.stage == Stage::Gone);
-        for spg in ready.map(|(spg, _)| *spg).collect::<Vec<_>>() {
-            let Some(arrival) = self.relocations.arrivals.remove(&spg) else { continue };
-            self.submit_to(cx, arrival.to, spg, vec![Arriving::end()], StoreToken::without_pg(0));
-            if self.is_broken(cx.net) || !self.store.place(&spg, arrival.to) {
-                return;
-            }
-            self.open_arrived(cx, spg, arrival.seen);
-            tracing::info!(osd = self.osd, pg = %spg, partition = arrival.to, "a PG has come from another partition");
+    /// Loads a PG that has arrived, and is nowhere else any more.
+    fn finish_arrival(&mut self, cx: &mut ShardCx<'_>, spg: SpgId, run: Run) {
+        if self.relocations.arrival(&spg, run).is_none() {
+            return;
         }
+        let Some(arrival) = self.relocations.arrivals.remove(&spg) else { return };
+        self.submit_to(cx, arrival.to, spg, vec![Arriving::end()], StoreToken::without_pg(0));
+        if self.is_broken(cx.net) || !self.store.place(&spg, arrival.to) {
+            return;
+        }
+        self.open_arrived(cx, spg, arrival.seen);
+        tracing::info!(osd = self.osd, pg = %spg, partition = arrival.to, "a PG has come from another partition");
+        self.begin_arrivals(cx);
+        self.look_at_held(cx);
     }
 
     /// Takes up a PG that saw maps up to `seen` before it came.

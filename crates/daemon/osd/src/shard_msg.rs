@@ -161,6 +161,8 @@ pub(crate) struct ShardRouter {
     stuck: VecDeque<(usize, ShardMsg)>,
     /// How many PGs each pool had when this OSD first heard of it, or fewer, that it had or was about to have since.
     initial_pg_num: BTreeMap<PoolId, u32>,
+    /// The shard's store has something else of that, perhaps.
+    is_unsaved: bool,
     /// Epoch of the newest map of which an earlier life of this OSD took in the pools, on any shard.
     remembered_epoch: Epoch,
     /// PGs that another partition has from the newest map on.
@@ -198,6 +200,7 @@ impl ShardRouter {
             local: VecDeque::new(),
             stuck: VecDeque::new(),
             initial_pg_num: BTreeMap::new(),
+            is_unsaved: false,
             remembered_epoch: 0,
             moved: Vec::new(),
             left: BTreeSet::new(),
@@ -212,6 +215,8 @@ impl ShardRouter {
     /// What an earlier life of this OSD knew of pools, up to the map of `epoch`.
     pub(crate) fn remember(&mut self, initial_pg_num: BTreeMap<PoolId, u32>, epoch: Epoch) {
         (self.initial_pg_num, self.remembered_epoch) = (initial_pg_num, epoch);
+        // Another shard may have been ahead.
+        self.is_unsaved = true;
     }
 
     /// How many PGs each pool had when this OSD first heard of it.
@@ -219,14 +224,14 @@ impl ShardRouter {
         &self.initial_pg_num
     }
 
-    /// A map came; true when it has pools that are new to us, or fewer PGs than were known of one. All shards see the same maps, so all
-    /// find the same homes.
+    /// A map came; true when it has pools that are new to us, or fewer PGs than were known of one, or nothing was stored yet of what an
+    /// earlier life knew. All shards see the same maps, so all find the same homes.
     pub(crate) fn learn_map(&mut self, map: &OsdMap) -> bool {
         // A shard that is behind others meets maps from before pools that are known already.
         if map.epoch > self.remembered_epoch {
             self.initial_pg_num.retain(|pool, _| map.pools.contains_key(pool));
         }
-        let mut has_changed = false;
+        let mut has_changed = std::mem::take(&mut self.is_unsaved);
         for (id, pool) in &map.pools {
             // A PG that is about to be merged belongs where the one is that takes it in.
             let pending = (pool.pg_num_pending > 0).then_some(pool.pg_num_pending);
@@ -272,6 +277,8 @@ impl ShardRouter {
         match self.shard_of(spg) {
             shard if shard == self.me => Way::Here,
             shard if self.left.contains(spg) => Way::Forward(shard),
+            // Its pool is gone.
+            _ if !self.initial_pg_num.contains_key(&spg.pg.pool) => Way::Here,
             _ => Way::Hold,
         }
     }
@@ -386,7 +393,7 @@ mod tests {
     fn a_shard_that_is_behind_keeps_what_is_known_of_pools_that_come_later() {
         let mut router = ShardRouter::new(1, Vec::new(), 2);
         router.remember([(7, 1)].into(), 124);
-        assert!(!router.learn_map(&map(3, &[])));
+        assert!(router.learn_map(&map(3, &[])), "it is stored once");
         assert!(!router.learn_map(&map(120, &[(7, 4)])), "the maps between were trimmed");
         assert_eq!(router.initial_pg_num(), &[(7, 1)].into());
         assert!(router.learn_map(&map(125, &[(8, 2)])));

@@ -64,8 +64,15 @@ fn has_room(map: &OsdMap, stats: &PgMap, source: PgId, one: &Divided) -> bool {
     if map.state(one.osd) & (flags::osd::FULL | flags::osd::BACKFILLFULL | flags::osd::NEARFULL) != 0 {
         return false;
     }
-    let sum = stats.pg(source).map(|stat| &stat.stats.sum);
-    let bytes = sum.map_or(0, |sum| sum.num_bytes.max(0) + sum.num_omap_bytes.max(0));
+    let is_coded = map.pool(source.pool).is_some_and(|pool| !pool.is_replicated());
+    let bytes = stats.pg(source).map_or(0, |stat| {
+        let sum = &stat.stats.sum;
+        let (clones, heads) =
+            (sum.num_object_clones.max(0), (sum.num_objects - sum.num_object_clones).max(1));
+        // What clones share is written once for each in an erasure-coded pool.
+        let times = if is_coded { 1 + clones.saturating_add(heads - 1) / heads } else { 1 };
+        sum.num_bytes.max(0).saturating_mul(times).saturating_add(sum.num_omap_bytes.max(0))
+    });
     let available =
         stats.osd(one.osd).map(|stat| stat.statfs.available.max(0) / i64::from(one.shards.max(1)));
     available.is_none_or(|available| available / 2 >= bytes)

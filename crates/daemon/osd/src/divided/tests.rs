@@ -139,6 +139,16 @@ fn maps_that_are_needed_are_kept_however_old_and_go_when_they_are_not() {
     }
 }
 
+/// A shard that was behind when another one stored that a pool has fewer PGs, and stored newer maps since.
+#[test]
+fn the_fewest_pgs_that_any_partition_knows_of_count() {
+    let stores = [with(10..=20, &[(1, 7), (2, 4)]), with(10..=30, &[(1, 8), (3, 1)])];
+    let all = || stores.iter().zip([20, 30]).map(|(store, epoch)| (epoch, store as &dyn ObjectStore));
+    let known = [(1, 7), (2, 4), (3, 1)].into();
+    assert_eq!(stored_initial_pg_nums(all().collect()), known);
+    assert_eq!(stored_initial_pg_nums(all().rev().collect()), known);
+}
+
 #[test]
 fn partitions_with_pgs_whose_maps_are_too_far_apart_do_not_come_to_one_shard() {
     let with_pg = |epochs| {

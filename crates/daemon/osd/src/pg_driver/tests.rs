@@ -228,3 +228,68 @@ fn a_pg_that_may_come_from_another_partition_is_not_made_anew_before_it_is_known
     driver.advance(&mut cx, &map_before_merge(13, 2));
     assert!(driver.pgs.all() == [target, source], "it is where it belongs, though the merge was called off once");
 }
+
+/// The OSD was away while the pool lost the PG and got it again: what was on its way finds nobody, and harms nobody.
+#[test]
+fn what_is_on_its_way_ends_with_its_pg_and_leaves_the_one_that_is_made_anew_alone() {
+    for in_part in [false, true] {
+        let [target, source] = [0, 1].map(|seed| SpgId::replicated(PgId::new(1, seed)));
+        let object = HObject { hash: 1, ..HObject::head(1, "".into(), "".into(), "old".into()) };
+        let mut shard = shard(2);
+        let parts = shard.lend().0.parts;
+        let (driver, mut cx) = (parts.pgs, parts.cx);
+        driver.advance(&mut cx, &map_of(10, 2));
+        for spg in [target, source] {
+            driver.create_pg(&mut cx, spg, PgCreateInfo::ordered(10));
+        }
+        let put = Transaction { collection: source, ops: vec![Op::Touch(object.clone())] };
+        driver.store.submit(put, StoreToken::without_pg(0)).expect("room");
+        driver.advance(&mut cx, &map_before_merge(11, 2));
+        if in_part {
+            while let Some(msg) = cx.net.router.next_local() {
+                if let ShardMsg::Relocation(spg, msg) = msg {
+                    driver.relocation_msg(&mut cx, spg, msg);
+                }
+            }
+            driver.drain_completions(&mut cx, |_| ());
+            assert!(driver.store.each_partition().iter().all(|(_, part)| part.collections().contains(&source)));
+        }
+        driver.advance(&mut cx, &map_of(12, 1));
+        assert!(!driver.store.collections().contains(&source), "{in_part}");
+        driver.advance(&mut cx, &map_of(13, 2));
+        driver.finish_moving(&mut cx, target);
+        relocate(driver, &mut cx);
+        assert!(!driver.broken && driver.pgs.all() == [target, source], "{in_part}");
+        assert!(driver.relocations.maps_needed_from().is_none());
+        let parts: Vec<bool> =
+            driver.store.each_partition().iter().map(|(_, part)| part.collections().contains(&source)).collect();
+        assert_eq!(parts, [false, true], "{in_part}");
+        assert_eq!(driver.store.list(&source, &HObject::MIN, 9), [], "{in_part}");
+    }
+}
+
+/// Nobody else may make it before, or what belongs to it stays where it is.
+#[test]
+fn a_pg_on_its_way_splits_when_it_has_come() {
+    let [target, source, child] = [0, 1, 3].map(|seed| SpgId::replicated(PgId::new(1, seed)));
+    let object = HObject { hash: 3, ..HObject::head(1, "".into(), "".into(), "of the child".into()) };
+    let mut shard = shard(2);
+    let parts = shard.lend().0.parts;
+    let (driver, mut cx) = (parts.pgs, parts.cx);
+    driver.advance(&mut cx, &map_of(10, 2));
+    for spg in [target, source] {
+        driver.create_pg(&mut cx, spg, PgCreateInfo::ordered(10));
+    }
+    let put = Transaction { collection: source, ops: vec![Op::Touch(object.clone())] };
+    driver.store.submit(put, StoreToken::without_pg(0)).expect("room");
+    driver.advance(&mut cx, &map_before_merge(11, 2));
+    driver.advance(&mut cx, &map_of(12, 4));
+    driver.create_pg(&mut cx, child, PgCreateInfo::ordered(12));
+    assert!(!driver.pgs.contains(&child) && driver.relocations.expects(&child));
+    relocate(driver, &mut cx);
+    driver.finish_moving(&mut cx, source);
+    assert!(!driver.broken && driver.pgs.contains(&source) && driver.pgs.contains(&child));
+    assert_eq!(driver.store.partition_of(&child), Some(1));
+    assert_eq!(driver.store.list(&child, &HObject::MIN, 9), [object]);
+    assert!(!driver.relocations.expects(&child));
+}

@@ -8,7 +8,7 @@ use nacre_pg::PIECE_BYTES;
 use nacre_pg::object::{CloneInfo, ObjectContext, ObjectInfo, SnapSet, clone_record};
 use nacre_store::MemStore;
 use nacre_txn::ObjectView;
-use nacre_types::{Eversion, HObject, IntervalSet, ReqId, SnapId, UTime};
+use nacre_types::{Eversion, HObject, IntervalSet, PgId, ReqId, SnapId, UTime};
 
 const AT: SpgId = SpgId::replicated(PgId::new(1, 3));
 
@@ -172,6 +172,17 @@ fn clones_share_in_the_copy_what_they_shared() {
     assert_eq!(clones(&pieces), [(SnapId(5), 7), (SnapId::HEAD, 9)], "whole blocks of what is the same");
     let (_, pieces) = copied(&filled(), true);
     assert_eq!(clones(&pieces), [], "chunks lie elsewhere");
+}
+
+/// An entry that does not decode, of an object that the device does not give: the copy must not be taken for a whole one.
+#[test]
+fn a_copy_of_a_damaged_log_is_damaged() {
+    let mut from = filled();
+    let (version, entry) = (Eversion::new(3, 900), Bytes::from_static(b"rot"));
+    submit(&mut from, vec![Op::LogAppend { version, entry }]);
+    let (to, _) = copied(&from, false);
+    assert!(to.pg_meta(&AT, b"info").is_empty() && to.pg_meta(&AT, b"interval").is_empty());
+    assert_eq!(Arriving::of(&to, &AT), Some(Arriving::Whole));
 }
 
 #[test]
