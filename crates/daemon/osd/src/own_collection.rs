@@ -54,10 +54,11 @@ pub fn stored_maps(store: &dyn ObjectStore) -> Vec<Arc<OsdMap>> {
 /// How many PGs each pool had at first, or the fewest since, as an OSD's stores have it: of each pool the least counts, since it only
 /// falls. All shards must say the same of it, or they would look for a PG on each other for ever.
 #[must_use]
-pub fn stored_initial_pg_nums(mut stores: Vec<(Epoch, &dyn ObjectStore)>) -> BTreeMap<PoolId, u32> {
-    stores.sort_by_key(|(epoch, _)| *epoch);
+pub fn stored_initial_pg_nums<'a>(
+    stores: impl IntoIterator<Item = &'a dyn ObjectStore>,
+) -> BTreeMap<PoolId, u32> {
     let mut least: BTreeMap<PoolId, u32> = BTreeMap::new();
-    for (pool, pg_num) in stores.into_iter().flat_map(|(_, store)| stored_initial_pg_num(store)) {
+    for (pool, pg_num) in stores.into_iter().flat_map(stored_initial_pg_num) {
         let known = least.entry(pool).or_insert(pg_num);
         *known = pg_num.min(*known);
     }
@@ -110,8 +111,7 @@ pub(crate) fn level_maps(stores: &[&dyn ObjectStore]) -> Result<Vec<Transaction>
             return Err(MapsApart { oldest: epoch_of(last), newest });
         }
     }
-    let epoch = |store: &dyn ObjectStore| stored_maps(store).last().map_or(0, |map| map.epoch);
-    let pools = stored_initial_pg_nums(stores.iter().map(|store| (epoch(*store), *store)).collect());
+    let pools = stored_initial_pg_nums(stores.iter().copied());
     let lacks = |(store, own): (&&dyn ObjectStore, &BTreeMap<ByteStr, nacre_buf::Bytes>)| {
         let mut txn = Transaction::new(OWN_COLLECTION);
         for key in own.keys().take_while(|key| **key < first) {

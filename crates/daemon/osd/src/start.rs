@@ -216,8 +216,8 @@ pub fn assemble(config: &OsdConfig, partitions: usize, machines: Vec<Machine>) -
         part.begins_with = first;
     }
     let epoch = |part: &Parts| part.stored.last().map_or(0, |map| map.epoch);
-    let stores = parts.iter().map(|part| (epoch(part), part.store.as_ref() as &dyn ObjectStore));
-    let initial_pg_num = stored_initial_pg_nums(stores.collect());
+    let stores = parts.iter().map(|part| part.store.as_ref() as &dyn ObjectStore);
+    let initial_pg_num = stored_initial_pg_nums(stores);
     let misplaced = Misplaced::find(&parts, &initial_pg_num, partitions);
     // Of the newest map that this rests on.
     let remembered_epoch = parts.iter().map(epoch).max().unwrap_or(0);

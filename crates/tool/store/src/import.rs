@@ -78,9 +78,8 @@ pub(crate) fn read(stores: &mut [Opened], input: impl Read, force: bool) -> Resu
 
 /// The number of the partition in which an OSD looks for a PG.
 fn home_of(stores: &[Opened], at: &SpgId) -> usize {
-    let epoch = |store| newest_map(store).map_or(0, |map| map.epoch);
-    let all = stores.iter().map(|(store, _)| (epoch(store), store as &dyn ObjectStore));
-    storage::partition_of(&storage::stored_initial_pg_nums(all.collect()), at, stores.len())
+    let all = stores.iter().map(|(store, _)| store as &dyn ObjectStore);
+    storage::partition_of(&storage::stored_initial_pg_nums(all), at, stores.len())
 }
 
 /// Whether the PG may be imported: `is_there` already, perhaps in another partition.
