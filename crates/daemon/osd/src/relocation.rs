@@ -30,7 +30,7 @@ use nacre_pg::{Arriving, CollectionCopy, CopyStep, Event, Pg};
 use nacre_store::ObjectStore;
 use nacre_txn::{FetchFrom, Op, StoreToken, Transaction};
 use nacre_types::{Epoch, SpgId};
-use records::{Arrival, Awaited, Departure, Run};
+use records::{Arrival, Awaited, Departure, Expected, Run};
 pub(crate) use records::{Located, MisplacedHere, RelocationMsg, Relocations, located, pg_exists};
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, VecDeque};
@@ -107,8 +107,10 @@ impl PgDriver {
     /// With this map these PGs are no more, or it makes them anew: nothing of what is on its way is to come.
     fn end_relocations(&mut self, cx: &mut ShardCx<'_>, map: &OsdMap) {
         let is_over = |spg: &SpgId| !pg_exists(map, spg.pg);
-        self.relocations.expected.retain(|spg, _| !is_over(spg));
-        let over: Vec<SpgId> = self.relocations.arrivals.keys().copied().filter(is_over).collect();
+        // A shard that is behind others meets maps from before.
+        self.relocations.expected.retain(|spg, expected| map.epoch <= expected.since || !is_over(spg));
+        let arrivals = self.relocations.arrivals.iter().filter(|(_, arrival)| map.epoch > arrival.epoch);
+        let over: Vec<SpgId> = arrivals.map(|(spg, _)| *spg).filter(is_over).collect();
         for spg in over {
             let arrival = self.relocations.arrivals.remove(&spg);
             if let Some(arrival) = arrival.filter(|arrival| arrival.has_begun) {
@@ -139,7 +141,8 @@ impl PgDriver {
             }
             let me = cx.net.router.me;
             if cx.net.router.shard_with(to) == me && self.relocations.absent.remove(&spg).is_none() {
-                self.relocations.expected.insert(spg, map.epoch.saturating_sub(1));
+                let expected = Expected { needs_from: map.epoch.saturating_sub(1), since: map.epoch };
+                self.relocations.expected.insert(spg, expected);
             }
             if cx.net.router.shard_with(from) != me {
                 continue;
@@ -235,7 +238,7 @@ impl PgDriver {
             RelocationMsg::Begin { epoch, .. } if epoch <= epoch_here && !self.relocations.expects(&spg) => (),
             RelocationMsg::Begin { run, to, seen, epoch } => {
                 let (has_begun, pieces, is_told) = (false, VecDeque::new(), false);
-                self.relocations.expected.insert(spg, seen);
+                self.relocations.expected.insert(spg, Expected { needs_from: seen, since: epoch });
                 let arrival = Arrival { run, to, seen, epoch, has_begun, pieces, is_told };
                 self.relocations.arrivals.insert(spg, arrival);
                 self.begin_arrivals(cx);

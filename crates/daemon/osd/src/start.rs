@@ -18,7 +18,7 @@ use nacre_maps::OsdMap;
 use nacre_pg::Tuning;
 use nacre_service::{AdminSocket, MailboxSender, Messenger, mailbox};
 use nacre_store::ObjectStore;
-use nacre_types::{Entropy, PoolId};
+use nacre_types::{Entropy, Epoch, PoolId};
 use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -255,6 +255,8 @@ struct Misplaced {
     moved: Vec<MovedPg>,
     /// Copies of PGs that were on their way to a partition, and stay where they are: by the newest map that is left nobody called them.
     abandoned: Vec<Located>,
+    /// Epoch of that map.
+    newest_map: Epoch,
 }
 
 impl Misplaced {
@@ -276,7 +278,7 @@ impl Misplaced {
             !is_wanted && there.iter().any(|at| at.spg == copy.spg)
         };
         let abandoned = arriving.into_iter().filter(is_abandoned).collect();
-        Self { moved, abandoned }
+        Self { moved, abandoned, newest_map: map.epoch }
     }
 
     /// What of it is the business of one shard.
@@ -287,6 +289,7 @@ impl Misplaced {
             coming: moved().filter(|moved| is_ours(moved.to)).map(|moved| moved.spg).collect(),
             going: moved().filter(|moved| is_ours(moved.from)).copied().collect(),
             abandoned: self.abandoned.iter().filter(|copy| is_ours(copy.partition)).copied().collect(),
+            since: self.newest_map,
         }
     }
 }

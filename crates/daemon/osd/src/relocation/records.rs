@@ -73,6 +73,8 @@ pub(crate) struct MisplacedHere {
     pub(crate) going: Vec<MovedPg>,
     /// Copies in its partitions that are nobody's.
     pub(crate) abandoned: Vec<Located>,
+    /// The newest map that any shard has: the PGs are in it.
+    pub(crate) since: Epoch,
 }
 
 /// A copy that goes.
@@ -117,13 +119,22 @@ pub(super) enum Awaited {
     Removed(Run),
 }
 
+/// What is known of a PG that comes, or may.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Expected {
+    /// It sees the maps from that of this epoch on later.
+    pub(super) needs_from: Epoch,
+    /// The map that it was called with, or a later one that has it.
+    pub(super) since: Epoch,
+}
+
 /// The PGs of a shard that change their partition.
 #[derive(Debug, Default)]
 pub(crate) struct Relocations {
     /// Those that go; the first one is copied.
     pub(super) departures: VecDeque<Departure>,
-    /// Those that come, or may come: nothing may be answered for them. They see the maps from that of this epoch on later.
-    pub(super) expected: BTreeMap<SpgId, Epoch>,
+    /// Those that come, or may come: nothing may be answered for them.
+    pub(super) expected: BTreeMap<SpgId, Expected>,
     pub(super) arrivals: BTreeMap<SpgId, Arrival>,
     /// Those that do not come, by a map that is not here yet.
     pub(super) absent: BTreeMap<SpgId, Epoch>,
@@ -138,9 +149,10 @@ pub(crate) struct Relocations {
 impl Relocations {
     /// As the OSD starts.
     pub(crate) fn begin_with(&mut self, misplaced: MisplacedHere) {
-        let MisplacedHere { coming, going, abandoned } = misplaced;
+        let MisplacedHere { coming, going, abandoned, since } = misplaced;
         // Which maps they lack is known when they have been loaded.
-        self.expected = coming.into_iter().map(|spg| (spg, 0)).collect();
+        let expected = Expected { needs_from: 0, since };
+        self.expected = coming.into_iter().map(|spg| (spg, expected)).collect();
         (self.going, self.abandoned) = (going, abandoned);
     }
 
@@ -148,7 +160,7 @@ impl Relocations {
     pub(crate) fn maps_needed_from(&self) -> Option<Epoch> {
         let going = self.going.iter().map(|_| 0);
         let gone = self.departures.iter().map(|departure| departure.seen);
-        going.chain(gone).chain(self.expected.values().copied()).min()
+        going.chain(gone).chain(self.expected.values().map(|it| it.needs_from)).min()
     }
 
     /// What the manager is to know of those that go, and nobody serves.
