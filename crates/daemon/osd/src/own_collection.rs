@@ -101,7 +101,8 @@ pub(crate) fn level_maps(stores: &[&dyn ObjectStore]) -> Result<Vec<Transaction>
     let all: BTreeMap<&ByteStr, &nacre_buf::Bytes> = maps.iter().flatten().collect();
     let newest = all.keys().next_back().map_or(0, |key| epoch_of(key));
     // More maps than that are kept where a PG changes its partition, which sees them all later.
-    let more = maps.iter().filter(|own| own.len() > MAPS_KEPT_MAX as usize).filter_map(|own| own.keys().next());
+    let more =
+        maps.iter().filter(|own| own.len() > MAPS_KEPT_MAX as usize).filter_map(|own| own.keys().next());
     let first = map_key((newest + 1).saturating_sub(MAPS_KEPT_MAX));
     let first = more.min().map_or(first.clone(), |oldest| first.min(oldest.clone()));
     for (store, own) in stores.iter().zip(&maps) {

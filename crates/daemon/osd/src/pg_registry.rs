@@ -152,9 +152,7 @@ impl PgRegistry {
 
     /// True while it is not known which OSDs served the PG, or the one of which it will be split off.
     pub(crate) fn is_unread(&self, spg: &SpgId) -> bool {
-        let of_it = |unread: &&SpgId| {
-            ancestors(spg.pg).any(|pg| pg == unread.pg)
-        };
+        let of_it = |unread: &&SpgId| ancestors(spg.pg).any(|pg| pg == unread.pg);
         self.unread.iter().any(|unread| of_it(&unread))
     }
 

@@ -235,7 +235,9 @@ impl PgDriver {
         let epoch_here = self.pgs.map().epoch;
         match msg {
             // The PG was no more, or made anew, in a map behind the sender's.
-            RelocationMsg::Begin { epoch, .. } if epoch <= epoch_here && !self.relocations.expects(&spg) => (),
+            RelocationMsg::Begin { epoch, .. } if epoch <= epoch_here && !self.relocations.expects(&spg) => {
+                ()
+            }
             RelocationMsg::Begin { run, to, seen, epoch } => {
                 let (has_begun, pieces, is_told) = (false, VecDeque::new(), false);
                 self.relocations.expected.insert(spg, Expected { needs_from: seen, since: epoch });

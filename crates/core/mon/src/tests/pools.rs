@@ -434,10 +434,12 @@ fn pgs_on_different_shards_wait_for_room() {
         let checks = crate::health::checks(world.mon.state());
         checks.into_iter().find(|check| check.code == "POOL_MERGE_WAITS").map(|check| check.detail)
     };
+    // First they are placed together.
+    world.pass(Duration::from_secs(5));
     let epoch = world.map().epoch;
     // The report tells of nothing available.
     report(&mut world, osd, |stat| {
-        stat.reported_epoch = epoch;
+        (stat.reported_epoch, stat.acting_primary) = (epoch, 0);
         stat.stats.sum.num_bytes = 1 << 20;
     });
     world.pass(Duration::from_secs(5));
@@ -445,7 +447,9 @@ fn pgs_on_different_shards_wait_for_room() {
     let said = waits(&world).expect("a check");
     assert_eq!(said, ["pool 'p': osd.0 has no room to bring both pgs to one part of its store"]);
     let epoch = world.map().epoch;
-    report(&mut world, osd, |stat| (stat.reported_epoch, stat.reported_seq) = (epoch, 9));
+    report(&mut world, osd, |stat| {
+        (stat.reported_epoch, stat.reported_seq, stat.acting_primary) = (epoch, 9, 0);
+    });
     world.pass(Duration::from_secs(5));
     assert_eq!(world.map().pools[&1].pg_num_pending, all - 1, "an empty one needs no room");
     assert_eq!(waits(&world), None);

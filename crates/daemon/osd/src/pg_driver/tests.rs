@@ -182,12 +182,13 @@ fn a_pg_that_is_to_be_merged_goes_to_the_others_partition_and_sees_all_maps_ther
     }
     assert_eq!([target, source].map(|spg| driver.store.partition_of(&spg)), [Some(1), Some(0)]);
     let put = Transaction { collection: source, ops: vec![Op::Touch(object.clone())] };
-    driver.store.submit(put, StoreToken::without_pg(0)).expect("room");
+    driver.submit(&mut cx, put, StoreToken::without_pg(0));
     for epoch in 11..400 {
         driver.advance(&mut cx, &map_before_merge(epoch, 2));
         assert!(driver.pgs.all() == [target] && driver.relocations.expects(&source));
     }
-    let said = |driver: &PgDriver| driver.relocations.stats().map(|(pg, stat)| (pg, stat.state)).collect::<Vec<_>>();
+    let said =
+        |driver: &PgDriver| driver.relocations.stats().map(|(pg, stat)| (pg, stat.state)).collect::<Vec<_>>();
     assert_eq!(said(driver), [(source.pg, nacre_msg::stats::pg_state::PEERING)]);
     assert_eq!(driver.pgs.maps_from(0).first().map(|map| map.epoch), Some(10));
     assert_eq!(stored_map_count(driver), 390);
@@ -226,7 +227,10 @@ fn a_pg_that_may_come_from_another_partition_is_not_made_anew_before_it_is_known
     driver.advance(&mut cx, &map_of(12, 2));
     assert!(driver.relocations.maps_needed_from().is_none() && driver.pgs.get(&source).is_some());
     driver.advance(&mut cx, &map_before_merge(13, 2));
-    assert!(driver.pgs.all() == [target, source], "it is where it belongs, though the merge was called off once");
+    assert!(
+        driver.pgs.all() == [target, source],
+        "it is where it belongs, though the merge was called off once"
+    );
 }
 
 /// The OSD was away while the pool lost the PG and got it again: what was on its way finds nobody, and harms nobody.
@@ -243,7 +247,7 @@ fn what_is_on_its_way_ends_with_its_pg_and_leaves_the_one_that_is_made_anew_alon
             driver.create_pg(&mut cx, spg, PgCreateInfo::ordered(10));
         }
         let put = Transaction { collection: source, ops: vec![Op::Touch(object.clone())] };
-        driver.store.submit(put, StoreToken::without_pg(0)).expect("room");
+        driver.submit(&mut cx, put, StoreToken::without_pg(0));
         driver.advance(&mut cx, &map_before_merge(11, 2));
         if in_part {
             while let Some(msg) = cx.net.router.next_local() {
@@ -252,7 +256,9 @@ fn what_is_on_its_way_ends_with_its_pg_and_leaves_the_one_that_is_made_anew_alon
                 }
             }
             driver.drain_completions(&mut cx, |_| ());
-            assert!(driver.store.each_partition().iter().all(|(_, part)| part.collections().contains(&source)));
+            assert!(
+                driver.store.each_partition().iter().all(|(_, part)| part.collections().contains(&source))
+            );
         }
         driver.advance(&mut cx, &map_of(12, 1));
         assert!(!driver.store.collections().contains(&source), "{in_part}");
@@ -261,8 +267,12 @@ fn what_is_on_its_way_ends_with_its_pg_and_leaves_the_one_that_is_made_anew_alon
         relocate(driver, &mut cx);
         assert!(!driver.broken && driver.pgs.all() == [target, source], "{in_part}");
         assert!(driver.relocations.maps_needed_from().is_none());
-        let parts: Vec<bool> =
-            driver.store.each_partition().iter().map(|(_, part)| part.collections().contains(&source)).collect();
+        let parts: Vec<bool> = driver
+            .store
+            .each_partition()
+            .iter()
+            .map(|(_, part)| part.collections().contains(&source))
+            .collect();
         assert_eq!(parts, [false, true], "{in_part}");
         assert_eq!(driver.store.list(&source, &HObject::MIN, 9), [], "{in_part}");
     }
@@ -281,7 +291,7 @@ fn a_pg_on_its_way_splits_when_it_has_come() {
         driver.create_pg(&mut cx, spg, PgCreateInfo::ordered(10));
     }
     let put = Transaction { collection: source, ops: vec![Op::Touch(object.clone())] };
-    driver.store.submit(put, StoreToken::without_pg(0)).expect("room");
+    driver.submit(&mut cx, put, StoreToken::without_pg(0));
     driver.advance(&mut cx, &map_before_merge(11, 2));
     driver.advance(&mut cx, &map_of(12, 4));
     driver.create_pg(&mut cx, child, PgCreateInfo::ordered(12));

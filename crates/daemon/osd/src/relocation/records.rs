@@ -217,4 +217,3 @@ impl Departure {
         self.wanted > 0 && !self.is_fetching && !self.is_sent
     }
 }
-
