@@ -11,7 +11,7 @@ use nacre_maps::OsdMap;
 use nacre_store::ObjectStore;
 use nacre_txn::{Op, Transaction};
 use nacre_types::{Epoch, PgId, PoolId, SpgId};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 /// The OSD's own collection.
@@ -22,6 +22,8 @@ const INITIAL_PG_NUM_KEY: ByteStr = ByteStr::from_static("origins");
 const MAPS_KEPT_MAX: Epoch = 50;
 /// Maps that are forgotten with one that is stored, at most: more were kept for a PG that has changed its partition.
 const FORGOTTEN_MAX: usize = 16;
+/// Maps that are read at a time.
+const MAPS_READ_MAX: usize = 16;
 
 fn map_key(epoch: Epoch) -> ByteStr {
     ByteStr::from(format!("{MAP_PREFIX}{epoch:010}"))
@@ -33,22 +35,56 @@ fn epoch_of(key: &ByteStr) -> Epoch {
     digits.and_then(|digits| std::str::from_utf8(digits).ok()?.parse().ok()).unwrap_or(0)
 }
 
-/// The newest maps that the store holds, oldest first and without a gap: those before one that does not decode are left out.
-/// No PG needs them, since whatever they changed for a PG was stored by it before the maps behind them.
-#[must_use]
-pub fn stored_maps(store: &dyn ObjectStore) -> Vec<Arc<OsdMap>> {
-    let stored = store.pg_meta(&OWN_COLLECTION, MAP_PREFIX.as_bytes());
-    let decode = |(key, bytes): (ByteStr, nacre_buf::Bytes)| match OsdMap::from_bytes(bytes) {
+/// A map as it is stored; `None` where it does not decode.
+fn decoded(key: &ByteStr, bytes: nacre_buf::Bytes) -> Option<Arc<OsdMap>> {
+    match OsdMap::from_bytes(bytes) {
         Ok(map) => Some(Arc::new(map)),
         Err(error) => {
             tracing::error!(%key, %error, "a stored map is damaged");
             None
         }
-    };
-    let mut maps: Vec<Arc<OsdMap>> = stored.into_iter().filter_map(decode).collect();
+    }
+}
+
+/// What the store holds of maps, oldest first.
+fn stored_pages(store: &dyn ObjectStore) -> impl Iterator<Item = (ByteStr, nacre_buf::Bytes)> + '_ {
+    let mut from = Some(ByteStr::EMPTY);
+    let pages = std::iter::from_fn(move || {
+        let page = store.pg_meta_page(&OWN_COLLECTION, MAP_PREFIX.as_bytes(), from.as_ref()?, MAPS_READ_MAX);
+        from = page.last().map(|(last, _)| [last.as_bytes(), &[0]].concat().into());
+        Some(page)
+    });
+    pages.flatten()
+}
+
+/// The epochs of all maps that the store holds.
+pub(crate) fn stored_epochs(store: &dyn ObjectStore) -> BTreeSet<Epoch> {
+    stored_pages(store).map(|(key, _)| epoch_of(&key)).collect()
+}
+
+/// The newest maps that the store holds, at most [`MAPS_KEPT_MAX`], oldest first and without a gap: those before one that does not decode
+/// are left out. No PG needs them, since whatever they changed for a PG was stored by it before the maps behind them.
+#[must_use]
+pub fn stored_maps(store: &dyn ObjectStore) -> Vec<Arc<OsdMap>> {
+    let mut newest = VecDeque::new();
+    for stored in stored_pages(store) {
+        if newest.len() == MAPS_KEPT_MAX as usize {
+            newest.pop_front();
+        }
+        newest.push_back(stored);
+    }
+    let mut maps: Vec<Arc<OsdMap>> =
+        newest.into_iter().filter_map(|(key, bytes)| decoded(&key, bytes)).collect();
     let gap = maps.iter().zip(maps.iter().skip(1)).rposition(|(map, next)| map.epoch + 1 < next.epoch);
     maps.drain(..gap.map_or(0, |at| at + 1));
     maps
+}
+
+/// The map of one epoch, where the store has it.
+pub(crate) fn stored_map(store: &dyn ObjectStore, epoch: Epoch) -> Option<Arc<OsdMap>> {
+    let key = map_key(epoch);
+    let page = store.pg_meta_page(&OWN_COLLECTION, key.as_bytes(), b"", 1);
+    page.into_iter().find_map(|(key, bytes)| decoded(&key, bytes))
 }
 
 /// How many PGs each pool had at first, or the fewest since, as an OSD's stores have it: of each pool the least counts, since it only

@@ -53,8 +53,6 @@ pub(crate) struct PgRegistry {
     unread: BTreeSet<SpgId>,
     /// The newest maps by epoch, the present one included.
     maps: BTreeMap<Epoch, Arc<OsdMap>>,
-    /// PGs that change their partition see those from here on later, however many there are.
-    needed_maps: Option<Epoch>,
     tuning: Tuning,
     ignores_history_les: bool,
     changed: bool,
@@ -76,7 +74,6 @@ impl PgRegistry {
             held_creates: BTreeMap::new(),
             unread: BTreeSet::new(),
             maps: BTreeMap::new(),
-            needed_maps: None,
             ignores_history_les: false,
             changed: true,
         }
@@ -84,17 +81,11 @@ impl PgRegistry {
 
     pub(crate) fn set_map(&mut self, map: Arc<OsdMap>) {
         self.maps.insert(map.epoch, Arc::clone(&map));
-        let is_needed = |epoch: &Epoch| self.needed_maps.is_some_and(|needed| *epoch >= needed);
-        while self.maps.len() > MAPS_KEPT_MAX && !self.maps.keys().next().is_some_and(is_needed) {
+        if self.maps.len() > MAPS_KEPT_MAX {
             self.maps.pop_first();
         }
         self.map = map;
         self.changed = true;
-    }
-
-    /// Keeps the maps from that of `epoch` on, also where there are many.
-    pub(crate) fn keep_maps_from(&mut self, epoch: Option<Epoch>) {
-        self.needed_maps = epoch;
     }
 
     pub(crate) fn all(&self) -> Vec<SpgId> {
@@ -131,6 +122,11 @@ impl PgRegistry {
         let maps: Vec<_> =
             self.maps.range(epoch.min(self.map.epoch)..).map(|(_, map)| Arc::clone(map)).collect();
         if maps.is_empty() { vec![Arc::clone(&self.map)] } else { maps }
+    }
+
+    /// The map of one epoch, where it is in memory.
+    pub(crate) fn map_of(&self, epoch: Epoch) -> Option<Arc<OsdMap>> {
+        self.maps.get(&epoch).cloned()
     }
 
     /// The oldest map behind which none is missing.

@@ -451,16 +451,16 @@ impl PgDriver {
     /// Takes up a PG that saw maps up to `seen` before it came.
     fn open_arrived(&mut self, cx: &mut ShardCx<'_>, spg: SpgId, seen: Epoch) {
         self.relocations.expected.remove(&spg);
-        let maps = self.pgs.maps_from(seen);
-        let Some(first) = maps.first() else { return };
-        let Some(pg) = Pg::load(self.store.as_ref(), self.osd, spg, first) else {
+        let epochs = self.map_epochs();
+        let first = self.first_map_from(&epochs, seen);
+        let Some(pg) = Pg::load(self.store.as_ref(), self.osd, spg, &first) else {
             return self.note_damage(cx, spg);
         };
         self.pgs.insert_child(pg);
         // The first map left is the PG's first to see, too.
-        let seen_first = usize::from(first.epoch <= seen);
-        for map in maps.iter().skip(seen_first) {
-            self.deliver_under(cx, map, spg, Event::Map);
+        for epoch in epochs.range(first.epoch.max(seen + 1)..) {
+            let Some(map) = self.map_of(*epoch) else { continue };
+            self.deliver_under(cx, &map, spg, Event::Map);
             self.finish_moving(cx, spg);
         }
         self.deliver_held(cx, spg);

@@ -118,7 +118,6 @@ impl Shard {
         let memory = Memory::new(parts.memory, parts.store.memory(), parts.tuning.limits);
         let mut pg_driver = PgDriver::new(config.id, parts.store, gate, parts.tuning, memory);
         pg_driver.relocations.begin_with(parts.misplaced);
-        pg_driver.pgs.keep_maps_from(pg_driver.relocations.maps_needed_from());
         parts.stored.into_iter().for_each(|map| pg_driver.pgs.set_map(map));
         let net = (parts.messenger, parts.public);
         let mut shard = Self {

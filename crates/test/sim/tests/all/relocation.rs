@@ -1,10 +1,10 @@
 //! PGs that are in different partitions of their OSDs' stores are merged: one goes to the partition of the other first, whoever is killed
-//! meanwhile, and at whichever moment.
+//! meanwhile, and at whichever moment. `SIM_SEED=n` tells one of these stories again; `SIM_SEEDS=count` tells many, from `SIM_FIRST` on.
 
 use nacre_msg::SubOp;
 use nacre_msg::stats::pg_state;
 use nacre_pg::Tuning;
-use nacre_sim::{Config, World};
+use nacre_sim::{Config, World, mon_seeds};
 use nacre_types::PgId;
 use std::time::Duration;
 
@@ -74,8 +74,7 @@ fn pgs_of_different_partitions_are_merged_and_split_again() {
 
 #[test]
 fn pgs_of_different_partitions_are_merged_though_osds_are_killed_meanwhile() {
-    let count = std::env::var("SIM_SEEDS").ok().and_then(|count| count.parse().ok()).unwrap_or(6);
-    for seed in 10..10 + count {
+    for seed in mon_seeds(6) {
         merged(seed, 2 + usize::from(seed % 2 == 0), 3);
     }
 }
