@@ -7,7 +7,7 @@
 
 use crate::own_collection::{OWN_COLLECTION, is_of_maps};
 use nacre_buf::{BufList, ByteStr, Bytes};
-use nacre_pg::Arriving;
+use nacre_pg::{Arriving, Pg};
 use nacre_store::{
     Completion, DiscardPolicy, MeasuredDevice, ObjectStore, StoreCounters, StoreError, StoreMemory,
     StoreState, StoreUsage, SubmitHint,
@@ -36,19 +36,17 @@ impl Divided {
         (number, first): (usize, Box<dyn ObjectStore + Send>),
         others: Vec<(usize, Box<dyn ObjectStore + Send>)>,
     ) -> Self {
-        let (mut homes, mut arriving) = (BTreeMap::new(), Vec::new());
+        let mut found: BTreeMap<SpgId, (_, usize)> = BTreeMap::new();
         for (nth, store) in std::iter::once(&first).chain(others.iter().map(|(_, store)| store)).enumerate() {
             for spg in store.collections().into_iter().filter(|spg| *spg != OWN_COLLECTION) {
-                match Arriving::of(store.as_ref(), &spg) {
-                    None => drop(homes.insert(spg, nth)),
-                    Some(_) => arriving.push((spg, nth)),
-                }
+                // As long as the one that is copied is there, that is the PG's. Of two, one has ended, and the other one was made anew since.
+                let is_pgs = Arriving::of(store.as_ref(), &spg).is_none();
+                let worth = (is_pgs, Pg::stored_epoch(store.as_ref(), &spg));
+                let best = found.entry(spg).or_insert((worth, nth));
+                *best = (*best).max((worth, nth));
             }
         }
-        // As long as the one that is copied is there, that is the PG's.
-        for (spg, nth) in arriving {
-            homes.entry(spg).or_insert(nth);
-        }
+        let homes = found.into_iter().map(|(spg, (_, nth))| (spg, nth)).collect();
         let (mut numbers, mut stores) = (vec![number], Vec::new());
         for (number, store) in others {
             numbers.push(number);

@@ -22,6 +22,8 @@ const INITIAL_PG_NUM_KEY: ByteStr = ByteStr::from_static("origins");
 const MAPS_KEPT_MAX: Epoch = 50;
 /// Maps that are forgotten with one that is stored, at most: more were kept for a PG that has changed its partition.
 const FORGOTTEN_MAX: usize = 16;
+/// Maps that partitions get of each other at a time.
+const LEVELLED_MAX: usize = 16;
 /// Maps that are read at a time.
 const MAPS_READ_MAX: usize = 16;
 
@@ -124,13 +126,13 @@ pub struct MapsApart {
     pub newest: Epoch,
 }
 
-/// What partitions that come to one shard lack of each other's maps, a transaction for each, in their order: the next map is the same for
+/// What partitions that come to one shard lack of each other's maps, transactions for each, in their order: the next map is the same for
 /// all, and what any of their PGs has stored rests on maps that the shard must have. Of older maps than one partition would keep, none is
-/// kept: nobody would remove it later.
+/// kept: nobody would remove it later. What has been done of it leaves no gap.
 ///
 /// # Errors
 /// [`MapsApart`]: a PG could not go on from the map that it has.
-pub(crate) fn level_maps(stores: &[&dyn ObjectStore]) -> Result<Vec<Transaction>, MapsApart> {
+pub(crate) fn level_maps(stores: &[&dyn ObjectStore]) -> Result<Vec<Vec<Transaction>>, MapsApart> {
     let maps_of = |store: &&dyn ObjectStore| store.pg_meta(&OWN_COLLECTION, MAP_PREFIX.as_bytes());
     let maps: Vec<BTreeMap<ByteStr, nacre_buf::Bytes>> =
         stores.iter().map(|store| maps_of(store).into_iter().collect()).collect();
@@ -150,19 +152,22 @@ pub(crate) fn level_maps(stores: &[&dyn ObjectStore]) -> Result<Vec<Transaction>
     }
     let pools = stored_initial_pg_nums(stores.iter().copied());
     let lacks = |(store, own): (&&dyn ObjectStore, &BTreeMap<ByteStr, nacre_buf::Bytes>)| {
-        let mut txn = Transaction::new(OWN_COLLECTION);
-        for key in own.keys().take_while(|key| **key < first) {
-            txn.push(Op::MetaRemove { key: key.clone() });
-        }
-        for (key, value) in
-            all.iter().filter(|(key, _)| ***key >= first).filter(|(key, _)| !own.contains_key(**key))
-        {
-            txn.push(Op::MetaSet { key: (*key).clone(), value: (*value).clone() });
-        }
+        let mut ops = Vec::new();
         if stored_initial_pg_num(*store) != pools {
-            txn.push(Op::MetaSet { key: INITIAL_PG_NUM_KEY, value: pools.to_bytes() });
+            ops.push(Op::MetaSet { key: INITIAL_PG_NUM_KEY, value: pools.to_bytes() });
         }
-        txn
+        let of_others = all.iter().filter(|(key, _)| **key >= &first && !own.contains_key(**key));
+        // Those behind its own from the oldest on, then those before from the newest on.
+        let (behind, before): (Vec<_>, Vec<_>) =
+            of_others.partition(|(key, _)| own.keys().next() < Some(**key));
+        for (key, value) in behind.into_iter().chain(before.into_iter().rev()) {
+            ops.push(Op::MetaSet { key: (*key).clone(), value: (*value).clone() });
+        }
+        for key in own.keys().take_while(|key| **key < first) {
+            ops.push(Op::MetaRemove { key: key.clone() });
+        }
+        let txn = |ops: &[Op]| Transaction { collection: OWN_COLLECTION, ops: ops.to_vec() };
+        ops.chunks(LEVELLED_MAX).map(txn).collect()
     };
     Ok(stores.iter().zip(&maps).map(lacks).collect())
 }

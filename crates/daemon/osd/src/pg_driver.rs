@@ -176,7 +176,9 @@ impl PgDriver {
 
     /// Whether a turn is due although nothing happens.
     pub(crate) fn has_work(&self) -> bool {
-        self.store.state() == StoreState::HasWork || !self.put_off.is_empty() || self.relocations.has_work()
+        self.store.state() == StoreState::HasWork
+            || !self.put_off.is_empty()
+            || (!self.broken && self.relocations.has_work())
     }
 
     /// Notes how many events there are to handle before the next sending.

@@ -21,6 +21,7 @@ impl PgDriver {
         self.pgs.set_map(Arc::clone(map));
         self.relocate_in(cx, map);
         self.advance_pgs(cx, map, false);
+        self.depart_misplaced(cx);
         self.begin_arrivals(cx);
         self.look_at_held(cx);
     }

@@ -66,9 +66,9 @@ impl PgDriver {
     pub(crate) fn in_place(&mut self, cx: &mut ShardCx<'_>) -> Vec<SpgId> {
         let mut here = BTreeSet::new();
         let abandoned = std::mem::take(&mut self.relocations.abandoned);
-        for Located { partition, spg, .. } in &abandoned {
+        for Located { partition, spg, .. } in abandoned.into_iter().chain(self.outlived(cx.net.router.me)) {
             let remove = vec![Op::RemoveCollection];
-            self.submit_to(cx, *partition, *spg, remove, StoreToken::without_pg(0));
+            self.submit_to(cx, partition, spg, remove, StoreToken::without_pg(0));
         }
         for Located { partition, spg, arriving } in located(self.store.as_ref(), cx.net.router.me) {
             let is_expected = self.relocations.expected.contains_key(&spg);
@@ -86,10 +86,30 @@ impl PgDriver {
         here.into_iter().collect()
     }
 
-    /// As the OSD starts: what was in other partitions than those where it is to be, and has come to the newest map there, goes. So do PGs
-    /// that it has split into on the way, these first: as long as it is expected, they are.
+    /// Copies of PGs that ended with a map which one partition had stored, and were made anew in another one of this shard with a later map
+    /// before the first one had removed them.
+    fn outlived(&self, shard: usize) -> Vec<Located> {
+        let all = located(self.store.as_ref(), shard).into_iter().filter(|at| at.arriving.is_none());
+        let parts = self.store.each_partition();
+        let stored_epoch = |number: usize, spg: &SpgId| {
+            let part = parts.iter().find(|(part, _)| *part == number);
+            part.and_then(|(_, part)| Pg::stored_epoch(*part, spg))
+        };
+        let is_outlived = |at: &Located| {
+            let home = self.store.partition_of(&at.spg).unwrap_or(at.partition);
+            home != at.partition && stored_epoch(at.partition, &at.spg) < stored_epoch(home, &at.spg)
+        };
+        all.filter(is_outlived).collect()
+    }
+
+    /// As the OSD starts: what was in other partitions than those where it is to be, and has come to the newest map of all shards there, goes.
+    /// So do PGs that it has split into on the way, these first: as long as it is expected, they are.
     pub(crate) fn depart_misplaced(&mut self, cx: &mut ShardCx<'_>) {
         let map = Arc::clone(self.pgs.map());
+        if map.epoch < self.relocations.departs_with {
+            return;
+        }
+        self.relocations.departs_with = Epoch::MAX;
         let mut going = std::mem::take(&mut self.relocations.going);
         for spg in self.pgs.all().into_iter().filter(|spg| pg_exists(&map, spg.pg)) {
             let from = self.store.partition_of(&spg).unwrap_or(cx.net.router.me);
@@ -149,8 +169,10 @@ impl PgDriver {
             }
             self.depart_or_deny(cx, map, moved);
         }
-        let epoch = map.epoch;
-        self.relocations.absent.retain(|_, until| *until > epoch);
+        let absent = std::mem::take(&mut self.relocations.absent);
+        let (later, now) = absent.into_iter().partition(|(_, since)| *since > map.epoch);
+        self.relocations.absent = later;
+        now.keys().for_each(|spg| self.relocations.is_absent(spg));
     }
 
     /// A PG goes, if it is here.
@@ -188,7 +210,9 @@ impl PgDriver {
         self.pgs.forget_unread(&spg);
         let shard = cx.net.router.shard_with(to);
         let waiting = self.ops_awaiting_lease.remove(&spg).unwrap_or_default();
-        for op in waiting.into_iter().chain(ahead).chain(self.pgs.take_held_for(&spg)) {
+        // Those of the maps that it has seen are sent again, like those that it had.
+        let waiting = waiting.into_iter().filter(|op| op.op.epoch > seen);
+        for op in waiting.chain(ahead).chain(self.pgs.take_held_for(&spg)) {
             cx.net.router.send(shard, ShardMsg::Op(spg, op));
         }
         for (from, message) in self.pgs.take_held_peer_for(&spg) {
@@ -235,7 +259,9 @@ impl PgDriver {
         let epoch_here = self.pgs.map().epoch;
         match msg {
             // The PG was no more, or made anew, in a map behind the sender's.
-            RelocationMsg::Begin { epoch, .. } if epoch <= epoch_here && !self.relocations.expects(&spg) => {
+            RelocationMsg::Begin { epoch, .. }
+                if epoch <= epoch_here && !self.relocations.expected.contains_key(&spg) =>
+            {
                 ()
             }
             RelocationMsg::Begin { run, to, seen, epoch } => {
@@ -248,9 +274,8 @@ impl PgDriver {
             RelocationMsg::Absent { epoch } => {
                 if epoch > epoch_here {
                     self.relocations.absent.insert(spg, epoch);
-                } else if !self.relocations.arrivals.contains_key(&spg)
-                    && self.relocations.expected.remove(&spg).is_some()
-                {
+                } else {
+                    self.relocations.is_absent(&spg);
                     self.look_at_held(cx);
                 }
             }
@@ -453,9 +478,10 @@ impl PgDriver {
         self.relocations.expected.remove(&spg);
         let epochs = self.map_epochs();
         let first = self.first_map_from(&epochs, seen);
-        let Some(pg) = Pg::load(self.store.as_ref(), self.osd, spg, &first) else {
+        let Some(mut pg) = Pg::load(self.store.as_ref(), self.osd, spg, &first) else {
             return self.note_damage(cx, spg);
         };
+        pg.resent_through(seen);
         self.pgs.insert_child(pg);
         // The first map left is the PG's first to see, too.
         for epoch in epochs.range(first.epoch.max(seen + 1)..) {

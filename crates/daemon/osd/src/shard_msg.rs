@@ -4,6 +4,7 @@ use crate::bill::BillSample;
 use crate::dynamic_perf_stats::PerfSamples;
 use crate::own_collection::partition_of;
 use crate::perf_counters::PerfSums;
+use crate::pg_registry::ancestors;
 use crate::relocation::RelocationMsg;
 use nacre_auth::RotatingKeys;
 use nacre_heartbeat::Leases;
@@ -169,6 +170,8 @@ pub(crate) struct ShardRouter {
     moved: Vec<MovedPg>,
     /// Those of them that were this shard's: what still comes for them goes on to their new one.
     left: BTreeSet<SpgId>,
+    /// The shard that had each of them first, in this life of the OSD.
+    first_shards: BTreeMap<SpgId, usize>,
 }
 
 /// A PG that changes its partition.
@@ -204,6 +207,7 @@ impl ShardRouter {
             remembered_epoch: 0,
             moved: Vec::new(),
             left: BTreeSet::new(),
+            first_shards: BTreeMap::new(),
         }
     }
 
@@ -255,7 +259,9 @@ impl ShardRouter {
             let to = self.partition_of(&spg);
             if from != to {
                 self.moved.push(MovedPg { spg, from, to });
-                if self.shard_with(from) == self.me {
+                let shard = self.shard_with(from);
+                self.first_shards.entry(spg).or_insert(shard);
+                if shard == self.me {
                     self.left.insert(spg);
                 }
             }
@@ -276,7 +282,10 @@ impl ShardRouter {
     pub(crate) fn way_of(&self, spg: &SpgId) -> Way {
         match self.shard_of(spg) {
             shard if shard == self.me => Way::Here,
-            shard if self.left.contains(spg) => Way::Forward(shard),
+            // So has what is split off it in its new place.
+            shard if ancestors(spg.pg).any(|pg| self.left.contains(&SpgId::replicated(pg))) => {
+                Way::Forward(shard)
+            }
             // Its pool is gone.
             _ if !self.initial_pg_num.contains_key(&spg.pg.pool) => Way::Here,
             _ => Way::Hold,
@@ -299,6 +308,16 @@ impl ShardRouter {
             return self.me;
         }
         self.partition_of(spg) % self.shard_count()
+    }
+
+    /// The shard to which messages for a PG go that come from outside. Those for a PG that has changed its shard take the way that they
+    /// took before, and its first shard forwards them: what a client sent before the shard of its session knew of that is not overtaken.
+    pub(crate) fn entry_of(&self, spg: &SpgId) -> usize {
+        if self.first_shards.is_empty() {
+            return self.shard_of(spg);
+        }
+        let first = ancestors(spg.pg).find_map(|pg| self.first_shards.get(&SpgId::replicated(pg)));
+        first.copied().unwrap_or_else(|| self.shard_of(spg))
     }
 
     pub(crate) fn send(&mut self, to: usize, msg: ShardMsg) {
@@ -382,6 +401,7 @@ pub(crate) fn client_op(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use nacre_env::real::RealNet;
     use nacre_maps::Pool;
 
     fn map(epoch: Epoch, pools: &[(PoolId, u32)]) -> OsdMap {
@@ -398,5 +418,34 @@ mod tests {
         assert_eq!(router.initial_pg_num(), &[(7, 1)].into());
         assert!(router.learn_map(&map(125, &[(8, 2)])));
         assert_eq!(router.initial_pg_num(), &[(8, 2)].into(), "the pool is gone");
+    }
+
+    /// Pool 7 has two PGs on two shards, 7.1 on the first one, and goes to the second one, and so does 7.3 when it is split off there.
+    #[test]
+    fn what_comes_for_a_pg_that_has_changed_its_shard_goes_by_the_first_one_and_so_does_what_comes_for_its_children()
+     {
+        let spg = |seed| SpgId::replicated(PgId::new(7, seed));
+        let senders = || {
+            (0..2)
+                .map(|_| nacre_service::mailbox(RealNet::new().expect("an epoll").waker()).0)
+                .collect::<Vec<_>>()
+        };
+        let mut routers = [0, 1].map(|me| ShardRouter::new(me, senders(), 2));
+        for router in &mut routers {
+            router.learn_map(&map(1, &[(7, 2)]));
+            let mut pending = map(2, &[(7, 2)]);
+            pending.pools.values_mut().for_each(|pool| pool.pg_num_pending = 1);
+            let before = router.shard_of(&spg(1));
+            assert_eq!((before, router.entry_of(&spg(1))), (0, 0));
+            router.learn_map(&pending);
+            for seed in [1, 3] {
+                assert_eq!((router.shard_of(&spg(seed)), router.entry_of(&spg(seed))), (1, 0), "{seed}");
+            }
+            assert_eq!(router.entry_of(&spg(0)), 1);
+        }
+        for seed in [1, 3] {
+            assert_eq!(routers[0].way_of(&spg(seed)), Way::Forward(1), "{seed}");
+            assert_eq!(routers[1].way_of(&spg(seed)), Way::Here, "{seed}");
+        }
     }
 }

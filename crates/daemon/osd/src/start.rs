@@ -15,7 +15,7 @@ use crate::storage::{HeldStore, StorageError};
 use nacre_env::real::RealNet;
 use nacre_env::{Clock, Net, RealClock, SystemEntropy, Wake};
 use nacre_maps::OsdMap;
-use nacre_pg::Tuning;
+use nacre_pg::{Arriving, Tuning};
 use nacre_service::{AdminSocket, MailboxSender, Messenger, mailbox};
 use nacre_store::ObjectStore;
 use nacre_types::{Entropy, Epoch, PoolId};
@@ -253,7 +253,7 @@ pub fn assemble(config: &OsdConfig, partitions: usize, machines: Vec<Machine>) -
 struct Misplaced {
     /// PGs that go to the partition where they are to be.
     moved: Vec<MovedPg>,
-    /// Copies of PGs that were on their way to a partition, and stay where they are: by the newest map that is left nobody called them.
+    /// Copies on their way to a partition that nobody called by the newest map that is left, or whose PG has ended.
     abandoned: Vec<Located>,
     /// Epoch of that map.
     newest_map: Epoch,
@@ -269,13 +269,16 @@ impl Misplaced {
         let moved = |at: &Located| {
             let Located { spg, partition: from, .. } = *at;
             let to = partition_of(initial_pg_num, &spg, partitions);
-            // One that ends with a map that is here does so where it is.
-            (to != from && pg_exists(map, spg.pg)).then_some(MovedPg { spg, from, to })
+            // One that ends with a map that is here does so where it is, also if a later one of these made it anew where it is to be.
+            let is_there = there.iter().any(|other| other.spg == spg && other.partition == to);
+            (!is_there && pg_exists(map, spg.pg)).then_some(MovedPg { spg, from, to })
         };
         let moved: Vec<MovedPg> = there.iter().filter_map(moved).collect();
         let is_abandoned = |copy: &Located| {
             let is_wanted = moved.iter().any(|moved| moved.spg == copy.spg && moved.to == copy.partition);
-            !is_wanted && there.iter().any(|at| at.spg == copy.spg)
+            // What is there in part is not the only one while its PG is: that was removed on purpose.
+            !is_wanted
+                && (copy.arriving == Some(Arriving::InPart) || there.iter().any(|at| at.spg == copy.spg))
         };
         let abandoned = arriving.into_iter().filter(is_abandoned).collect();
         Self { moved, abandoned, newest_map: map.epoch }

@@ -16,7 +16,7 @@ use nacre_maps::{AutoscaleMode, OsdMap, PgMerge, Pool, flags};
 use nacre_mgr::PgMap;
 use nacre_msg::OsdPgReadyToMerge;
 use nacre_msg::peer::PeerVersions;
-use nacre_msg::stats::pg_state;
+use nacre_msg::stats::{ObjStatSum, pg_state};
 use nacre_types::{Epoch, OsdId, PgId, PoolId, hash};
 use std::collections::BTreeMap;
 
@@ -55,6 +55,21 @@ struct Divided {
     relocates: bool,
 }
 
+/// What clones of a coded pool's objects may take each that share nothing any more: `osd_max_object_size`, as it is unless somebody says
+/// otherwise.
+const CLONE_BYTES_MAX: i64 = 128 << 20;
+/// What a store gives to the end of each object beside its bytes.
+const BLOCK_BYTES: i64 = 4096;
+
+/// Bytes that a copy of a PG may take in a partition, at most. How much of an OSD's omap is in one PG nobody counts.
+fn copy_bytes(sum: &ObjStatSum, is_coded: bool, omap_bytes: i64) -> i64 {
+    let (bytes, clones) = (sum.num_bytes.max(0), sum.num_object_clones.max(0));
+    // What clones share is written once for each in an erasure-coded pool.
+    let unshared = if is_coded { clones.saturating_mul(bytes.min(CLONE_BYTES_MAX)) } else { 0 };
+    let ends = sum.num_objects.max(0).saturating_mul(BLOCK_BYTES);
+    bytes.saturating_add(unshared).saturating_add(ends).saturating_add(omap_bytes.max(0))
+}
+
 /// Whether a divided store may get a copy of `source` once more, in another partition, if it has one: what it reports is what its fullest
 /// partition has, times their number. Twice as much is asked for, since others write meanwhile.
 fn has_room(map: &OsdMap, stats: &PgMap, source: PgId, one: &Divided) -> bool {
@@ -65,17 +80,10 @@ fn has_room(map: &OsdMap, stats: &PgMap, source: PgId, one: &Divided) -> bool {
         return false;
     }
     let is_coded = map.pool(source.pool).is_some_and(|pool| !pool.is_replicated());
-    let bytes = stats.pg(source).map_or(0, |stat| {
-        let sum = &stat.stats.sum;
-        let (clones, heads) =
-            (sum.num_object_clones.max(0), (sum.num_objects - sum.num_object_clones).max(1));
-        // What clones share is written once for each in an erasure-coded pool.
-        let times = if is_coded { 1 + clones.saturating_add(heads - 1) / heads } else { 1 };
-        sum.num_bytes.max(0).saturating_mul(times).saturating_add(sum.num_omap_bytes.max(0))
-    });
-    let available =
-        stats.osd(one.osd).map(|stat| stat.statfs.available.max(0) / i64::from(one.shards.max(1)));
-    available.is_none_or(|available| available / 2 >= bytes)
+    let Some(statfs) = stats.osd(one.osd).map(|stat| &stat.statfs) else { return true };
+    let bytes =
+        stats.pg(source).map_or(0, |stat| copy_bytes(&stat.stats.sum, is_coded, statfs.omap_allocated));
+    statfs.available.max(0) / i64::from(one.shards.max(1)) / 2 >= bytes
 }
 
 /// Both PGs of the next merge of a pool with `pg_num` PGs: source and target.

@@ -136,10 +136,12 @@ pub(crate) struct Relocations {
     /// Those that come, or may come: nothing may be answered for them.
     pub(super) expected: BTreeMap<SpgId, Expected>,
     pub(super) arrivals: BTreeMap<SpgId, Arrival>,
-    /// Those that do not come, by a map that is not here yet.
+    /// Those that do not come, by the map of this epoch, which is not here yet.
     pub(super) absent: BTreeMap<SpgId, Epoch>,
     /// As the OSD started: those that go, and copies that do not come.
     pub(super) going: Vec<MovedPg>,
+    /// The map with which these go.
+    pub(super) departs_with: Epoch,
     pub(super) abandoned: Vec<Located>,
     pub(super) awaited: BTreeMap<u64, Awaited>,
     tokens: u64,
@@ -153,7 +155,7 @@ impl Relocations {
         // Which maps they lack is known when they have been loaded.
         let expected = Expected { needs_from: 0, since };
         self.expected = coming.into_iter().map(|spg| (spg, expected)).collect();
-        (self.going, self.abandoned) = (going, abandoned);
+        (self.going, self.abandoned, self.departs_with) = (going, abandoned, since);
     }
 
     /// The oldest map that a PG sees later which changes its partition.
@@ -172,6 +174,13 @@ impl Relocations {
     pub(crate) fn expects(&self, spg: &SpgId) -> bool {
         !self.expected.is_empty()
             && ancestors(spg.pg).any(|pg| self.expected.contains_key(&SpgId::replicated(pg)))
+    }
+
+    /// The PG does not come, unless it does so already.
+    pub(super) fn is_absent(&mut self, spg: &SpgId) {
+        if !self.arrivals.contains_key(spg) {
+            self.expected.remove(spg);
+        }
     }
 
     /// Whether a copy goes from here.
