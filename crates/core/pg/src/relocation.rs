@@ -65,18 +65,18 @@ impl Arriving {
 /// What comes next of a copy.
 #[derive(Debug, Clone, PartialEq)]
 pub enum CopyStep {
-    /// These changes.
+    /// Changes to the copy's collection, some [`PIECE_BYTES`] of them.
     Piece(Vec<Op>),
     /// Nothing before the store has been asked for this data.
     Fetch {
-        /// Whose data.
+        /// The object whose data are wanted.
         object: HObject,
-        /// First byte.
+        /// Where they begin in the object, in bytes.
         offset: u64,
-        /// Bytes.
+        /// How many bytes of them.
         length: u64,
     },
-    /// These changes, which are the last ones.
+    /// The changes with which the copy is whole.
     Last(Vec<Op>),
 }
 

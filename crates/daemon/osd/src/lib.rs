@@ -86,6 +86,8 @@ mod pg_registry;
 mod power;
 mod recovery_snapshot;
 mod relocation;
+mod relocation_msg;
+mod relocations;
 mod report;
 mod sessions;
 mod shard;

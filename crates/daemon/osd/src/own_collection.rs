@@ -182,6 +182,14 @@ pub fn partition_of(initial_pg_num: &BTreeMap<PoolId, u32>, spg: &SpgId, partiti
     (spread % partitions as u64) as usize
 }
 
+/// A PG and those that it may have been split off, the youngest first.
+pub(crate) fn ancestors(pg: PgId) -> impl Iterator<Item = PgId> {
+    let seeds = std::iter::successors(Some(pg.seed), |seed| {
+        seed.checked_ilog2().map(|highest| seed & !(1 << highest))
+    });
+    seeds.map(move |seed| PgId::new(pg.pool, seed))
+}
+
 /// How many PGs each pool had at first, as the store has it.
 fn stored_initial_pg_num(store: &dyn ObjectStore) -> BTreeMap<PoolId, u32> {
     let stored = store.pg_meta(&OWN_COLLECTION, &INITIAL_PG_NUM_KEY);

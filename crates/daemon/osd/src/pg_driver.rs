@@ -11,7 +11,7 @@ use crate::dynamic_perf_stats::DynamicPerfStats;
 use crate::idle_trim::IdleTrim;
 use crate::memory::Memory;
 use crate::pg_registry::PgRegistry;
-use crate::relocation::Relocations;
+use crate::relocations::Relocations;
 use crate::shard_msg::{MonRequest, ShardMsg, Way};
 use crate::shard_net::{ShardCx, ShardNet};
 use crate::tracker::{self, Counters, Tracker};
@@ -176,9 +176,7 @@ impl PgDriver {
 
     /// Whether a turn is due although nothing happens.
     pub(crate) fn has_work(&self) -> bool {
-        self.store.state() == StoreState::HasWork
-            || !self.put_off.is_empty()
-            || (!self.broken && self.relocations.has_work())
+        self.store.state() == StoreState::HasWork || !self.put_off.is_empty() || self.relocations.has_work()
     }
 
     /// Notes how many events there are to handle before the next sending.
@@ -569,8 +567,8 @@ impl PgDriver {
     /// OSD down, which spares others the time to find out, and all shards end when it has, or has not within
     /// `osd_mon_shutdown_timeout`.
     pub(crate) fn break_down(&mut self, net: &mut ShardNet, reason: &str) {
-        // Whatever else a PG wanted in this moment rests on the same store.
-        self.effects = Effects::new();
+        // Whatever else a PG wanted in this moment rests on the same store, and what is copied of one.
+        (self.effects, self.relocations) = (Effects::new(), Relocations::default());
         if std::mem::replace(&mut self.broken, true) {
             return;
         }

@@ -1,5 +1,6 @@
 //! [`PgRegistry`]: the PGs of a shard, the maps they have come to, and what waits for them.
 
+use crate::own_collection::ancestors;
 use crate::shard_msg::ShardReport;
 use nacre_maps::OsdMap;
 use nacre_msg::peer::PeerMessage;
@@ -23,14 +24,6 @@ const DUE_MAX: usize = 16;
 
 /// Room for the tokens of one PG that was split off, before those of the next begin: more than it uses in years.
 const CHILD_TOKENS_BITS: u32 = 40;
-
-/// A PG and those that it may have been split off, the youngest first.
-pub(crate) fn ancestors(pg: PgId) -> impl Iterator<Item = PgId> {
-    let seeds = std::iter::successors(Some(pg.seed), |seed| {
-        seed.checked_ilog2().map(|highest| seed & !(1 << highest))
-    });
-    seeds.map(move |seed| PgId::new(pg.pool, seed))
-}
 
 /// The PGs of one shard.
 pub(crate) struct PgRegistry {

@@ -19,9 +19,9 @@
 //! After a kill at any point: as long as there is a collection without the note, that is the PG, and the copy begins anew. Where there is
 //! none, the one that is whole is the PG.
 
-mod records;
-
 use crate::pg_driver::{PgDriver, room};
+use crate::relocation_msg::{RelocationMsg, Run};
+use crate::relocations::{Arrival, Awaited, Departure, Expected, Located, located, pg_exists};
 use crate::shard_msg::{MovedPg, ShardMsg};
 use crate::shard_net::ShardCx;
 use nacre_maps::OsdMap;
@@ -30,8 +30,6 @@ use nacre_pg::{Arriving, CollectionCopy, CopyStep, Event, Pg};
 use nacre_store::ObjectStore;
 use nacre_txn::{FetchFrom, Op, StoreToken, Transaction};
 use nacre_types::{Epoch, SpgId};
-use records::{Arrival, Awaited, Departure, Expected, Run};
-pub(crate) use records::{Located, MisplacedHere, RelocationMsg, Relocations, located, pg_exists};
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -45,6 +43,12 @@ const ENDS_BYTES: u64 = 2 * nacre_txn::EXTENT_BYTES;
 #[must_use]
 pub fn is_arriving(store: &dyn ObjectStore, spg: &SpgId) -> bool {
     Arriving::of(store, spg).is_some()
+}
+
+/// The map that a PG's collection has come to; `None` where it has no records of a PG.
+#[must_use]
+pub fn stored_epoch(store: &dyn ObjectStore, spg: &SpgId) -> Option<Epoch> {
+    Pg::stored_epoch(store, spg)
 }
 
 /// Bytes that changes may take of a store.

@@ -24,7 +24,7 @@ use crate::memory::{Memory, MemoryTarget};
 use crate::peer_links::PeerLinks;
 use crate::periodic::Periodic;
 use crate::pg_driver::PgDriver;
-use crate::relocation::MisplacedHere;
+use crate::relocations::MisplacedHere;
 use crate::sessions::Sessions;
 use crate::shard_msg::{ShardMsg, ShardRouter};
 use crate::shard_net::{ShardCx, ShardNet};

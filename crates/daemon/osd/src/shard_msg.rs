@@ -2,10 +2,9 @@
 
 use crate::bill::BillSample;
 use crate::dynamic_perf_stats::PerfSamples;
-use crate::own_collection::partition_of;
+use crate::own_collection::{ancestors, partition_of};
 use crate::perf_counters::PerfSums;
-use crate::pg_registry::ancestors;
-use crate::relocation::RelocationMsg;
+use crate::relocation_msg::RelocationMsg;
 use nacre_auth::RotatingKeys;
 use nacre_heartbeat::Leases;
 use nacre_maps::OsdMap;

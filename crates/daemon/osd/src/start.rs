@@ -7,7 +7,7 @@ use crate::osd_addrs::{Listeners, OsdAddrs, Sockets, listen};
 use crate::own_collection::{partition_of, stored_initial_pg_nums, stored_maps};
 use crate::peer_links::PeerLinks;
 use crate::recovery_snapshot::SnapshotIntake;
-use crate::relocation::{Located, MisplacedHere, located, pg_exists};
+use crate::relocations::{Located, MisplacedHere, located, pg_exists};
 use crate::report::StoreFacts;
 use crate::shard::{Parts, Shard};
 use crate::shard_msg::{MovedPg, ShardMsg, ShardRouter};
@@ -215,12 +215,9 @@ pub fn assemble(config: &OsdConfig, partitions: usize, machines: Vec<Machine>) -
     for (part, first) in parts.iter_mut().zip(first_maps(&newest)) {
         part.begins_with = first;
     }
-    let epoch = |part: &Parts| part.stored.last().map_or(0, |map| map.epoch);
     let stores = parts.iter().map(|part| part.store.as_ref() as &dyn ObjectStore);
     let initial_pg_num = stored_initial_pg_nums(stores);
     let misplaced = Misplaced::find(&parts, &initial_pg_num, partitions);
-    // Of the newest map that this rests on.
-    let remembered_epoch = parts.iter().map(epoch).max().unwrap_or(0);
     let capacity_bytes = parts.iter().map(|part| part.store.usage().total_bytes).sum();
     let conn_max = parts.first().map_or(usize::MAX, |part| part.tuning.queues.conn_max);
     let control = control
@@ -241,7 +238,7 @@ pub fn assemble(config: &OsdConfig, partitions: usize, machines: Vec<Machine>) -
             }
         }
         part.router = ShardRouter::new(shard, senders.clone(), partitions);
-        part.router.remember(initial_pg_num.clone(), remembered_epoch);
+        part.router.remember(initial_pg_num.clone(), misplaced.newest_map);
         part.misplaced = misplaced.of(&part.router);
         shards.push(Shard::new(part));
     }

@@ -4,7 +4,7 @@ use super::*;
 use crate::dispatch::tests::config;
 use crate::divided::Divided;
 use crate::own_collection::level_maps;
-use crate::relocation::RelocationMsg;
+use crate::relocation_msg::RelocationMsg;
 use crate::shard::Shard;
 use crate::start::{Machine, assemble};
 use crate::tracker::tests::reply;

@@ -1,7 +1,7 @@
 //! What a shard knows of PGs that change their partition: see `relocation`.
 
-use crate::own_collection::OWN_COLLECTION;
-use crate::pg_registry::ancestors;
+use crate::own_collection::{OWN_COLLECTION, ancestors};
+use crate::relocation_msg::Run;
 use crate::shard_msg::MovedPg;
 use nacre_maps::OsdMap;
 use nacre_msg::stats::PgStat;
@@ -13,31 +13,6 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// The store's names of what is asked of it here: behind those of the bench, which counts blocks.
 const TOKENS_FROM: u64 = 1 << 63;
-
-/// Names one copy on its way: what comes late of an earlier one of the same PG finds nobody.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Run {
-    /// The shard that it comes from.
-    pub(crate) from: usize,
-    pub(crate) number: u64,
-}
-
-/// What two shards say to each other of a PG that changes its partition, or a shard to itself.
-#[derive(Debug)]
-pub(crate) enum RelocationMsg {
-    /// To the new one: its copy has come to the map of `seen`; `epoch` is the map of the sender.
-    Begin { run: Run, to: usize, seen: Epoch, epoch: Epoch },
-    /// To the new one: there is no copy that could come; by the map of `epoch`.
-    Absent { epoch: Epoch },
-    /// To the new one: changes, perhaps the last ones.
-    Piece { run: Run, ops: Vec<Op>, is_last: bool },
-    /// To the new one: the copy is where it was no more.
-    Gone { run: Run },
-    /// To the old one: one piece more.
-    More { run: Run },
-    /// To the old one: all is there.
-    Complete { run: Run },
-}
 
 /// A collection that a store has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -79,40 +54,40 @@ pub(crate) struct MisplacedHere {
 
 /// A copy that goes.
 #[derive(Debug)]
-pub(super) struct Departure {
-    pub(super) spg: SpgId,
-    pub(super) run: Run,
-    pub(super) to: usize,
-    pub(super) seen: Epoch,
-    pub(super) copy: CollectionCopy,
+pub(crate) struct Departure {
+    pub(crate) spg: SpgId,
+    pub(crate) run: Run,
+    pub(crate) to: usize,
+    pub(crate) seen: Epoch,
+    pub(crate) copy: CollectionCopy,
     /// Pieces that the other side waits for.
-    pub(super) wanted: usize,
-    pub(super) is_fetching: bool,
-    pub(super) is_sent: bool,
+    pub(crate) wanted: usize,
+    pub(crate) is_fetching: bool,
+    pub(crate) is_sent: bool,
     /// All is there; it is removed here.
-    pub(super) is_leaving: bool,
+    pub(crate) is_leaving: bool,
     /// What the manager hears of it meanwhile, where this OSD leads it.
-    pub(super) stat: Option<PgStat>,
+    pub(crate) stat: Option<PgStat>,
 }
 
 /// A copy that comes.
 #[derive(Debug)]
-pub(super) struct Arrival {
-    pub(super) run: Run,
-    pub(super) to: usize,
-    pub(super) seen: Epoch,
+pub(crate) struct Arrival {
+    pub(crate) run: Run,
+    pub(crate) to: usize,
+    pub(crate) seen: Epoch,
     /// Nothing of it is to be here before that map: whatever map its PG has come to, the store must have it.
-    pub(super) epoch: Epoch,
-    pub(super) has_begun: bool,
+    pub(crate) epoch: Epoch,
+    pub(crate) has_begun: bool,
     /// What is not written yet.
-    pub(super) pieces: VecDeque<(Vec<Op>, bool)>,
+    pub(crate) pieces: VecDeque<(Vec<Op>, bool)>,
     /// It was said that there is no room.
-    pub(super) is_told: bool,
+    pub(crate) is_told: bool,
 }
 
 /// What the store is asked to do.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Awaited {
+pub(crate) enum Awaited {
     Begun(SpgId, Run),
     Written { spg: SpgId, run: Run, is_last: bool },
     Fetched(Run),
@@ -121,29 +96,29 @@ pub(super) enum Awaited {
 
 /// What is known of a PG that comes, or may.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Expected {
+pub(crate) struct Expected {
     /// It sees the maps from that of this epoch on later.
-    pub(super) needs_from: Epoch,
+    pub(crate) needs_from: Epoch,
     /// The map that it was called with, or a later one that has it.
-    pub(super) since: Epoch,
+    pub(crate) since: Epoch,
 }
 
 /// The PGs of a shard that change their partition.
 #[derive(Debug, Default)]
 pub(crate) struct Relocations {
     /// Those that go; the first one is copied.
-    pub(super) departures: VecDeque<Departure>,
+    pub(crate) departures: VecDeque<Departure>,
     /// Those that come, or may come: nothing may be answered for them.
-    pub(super) expected: BTreeMap<SpgId, Expected>,
-    pub(super) arrivals: BTreeMap<SpgId, Arrival>,
+    pub(crate) expected: BTreeMap<SpgId, Expected>,
+    pub(crate) arrivals: BTreeMap<SpgId, Arrival>,
     /// Those that do not come, by the map of this epoch, which is not here yet.
-    pub(super) absent: BTreeMap<SpgId, Epoch>,
+    pub(crate) absent: BTreeMap<SpgId, Epoch>,
     /// As the OSD started: those that go, and copies that do not come.
-    pub(super) going: Vec<MovedPg>,
+    pub(crate) going: Vec<MovedPg>,
     /// The map with which these go.
-    pub(super) departs_with: Epoch,
-    pub(super) abandoned: Vec<Located>,
-    pub(super) awaited: BTreeMap<u64, Awaited>,
+    pub(crate) departs_with: Epoch,
+    pub(crate) abandoned: Vec<Located>,
+    pub(crate) awaited: BTreeMap<u64, Awaited>,
     tokens: u64,
     runs: u64,
 }
@@ -177,30 +152,30 @@ impl Relocations {
     }
 
     /// The PG does not come, unless it does so already.
-    pub(super) fn is_absent(&mut self, spg: &SpgId) {
+    pub(crate) fn is_absent(&mut self, spg: &SpgId) {
         if !self.arrivals.contains_key(spg) {
             self.expected.remove(spg);
         }
     }
 
     /// Whether a copy goes from here.
-    pub(super) fn is_leaving(&self, spg: &SpgId) -> bool {
+    pub(crate) fn is_leaving(&self, spg: &SpgId) -> bool {
         self.departures.iter().any(|departure| departure.spg == *spg)
     }
 
     /// A name for a copy that goes from shard `from`.
-    pub(super) fn new_run(&mut self, from: usize) -> Run {
+    pub(crate) fn new_run(&mut self, from: usize) -> Run {
         self.runs += 1;
         Run { from, number: self.runs }
     }
 
     /// The copy on its way that this is about.
-    pub(super) fn arrival(&mut self, spg: &SpgId, run: Run) -> Option<&mut Arrival> {
+    pub(crate) fn arrival(&mut self, spg: &SpgId, run: Run) -> Option<&mut Arrival> {
         self.arrivals.get_mut(spg).filter(|arrival| arrival.run == run)
     }
 
     /// Likewise where it goes from.
-    pub(super) fn departure(&mut self, run: Run) -> Option<&mut Departure> {
+    pub(crate) fn departure(&mut self, run: Run) -> Option<&mut Departure> {
         self.departures.front_mut().filter(|first| first.run == run)
     }
 
@@ -214,7 +189,7 @@ impl Relocations {
         !of.is_of_pg() && self.awaited.contains_key(&of.token.0)
     }
 
-    pub(super) fn token(&mut self, awaited: Awaited) -> StoreToken {
+    pub(crate) fn token(&mut self, awaited: Awaited) -> StoreToken {
         self.tokens += 1;
         self.awaited.insert(TOKENS_FROM + self.tokens, awaited);
         StoreToken::without_pg(TOKENS_FROM + self.tokens)
@@ -222,7 +197,7 @@ impl Relocations {
 }
 
 impl Departure {
-    pub(super) fn is_due(&self) -> bool {
+    pub(crate) fn is_due(&self) -> bool {
         self.wanted > 0 && !self.is_fetching && !self.is_sent
     }
 }
