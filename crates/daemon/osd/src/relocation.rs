@@ -264,10 +264,7 @@ impl PgDriver {
         match msg {
             // The PG was no more, or made anew, in a map behind the sender's.
             RelocationMsg::Begin { epoch, .. }
-                if epoch <= epoch_here && !self.relocations.expected.contains_key(&spg) =>
-            {
-                ()
-            }
+                if epoch <= epoch_here && !self.relocations.expected.contains_key(&spg) => {}
             RelocationMsg::Begin { run, to, seen, epoch } => {
                 let (has_begun, pieces, is_told) = (false, VecDeque::new(), false);
                 self.relocations.expected.insert(spg, Expected { needs_from: seen, since: epoch });
