@@ -287,7 +287,7 @@ fn mkfs(options: &OsdArgs, args: &CephArgs) -> Result<()> {
     if options.shards.is_some_and(|shards| shards > 1) {
         bail!(
             "--shards is for clusters with monitors of nacre's: Ceph's lower pg_num also where PGs of one OSD lie in different parts of its \
-             store, which cannot be merged"
+             store, and do not ask whether one has room for both"
         );
     }
     let id = single_id(options)?;

@@ -63,6 +63,12 @@ impl Room {
         !self.is_failsafe_full() && self.for_clients().available_bytes >= bytes
     }
 
+    /// Whether so many bytes may be written of a copy that changes its partition: clients' writes go on, and another one may be copied.
+    #[must_use]
+    pub fn has_room_for_copy(self, bytes: u64) -> bool {
+        !self.is_failsafe_full() && self.for_clients().available_bytes >= bytes
+    }
+
     /// Whether the OSD may store what it keeps for itself and can do without.
     #[must_use]
     pub fn has_room_for_own(self) -> bool {

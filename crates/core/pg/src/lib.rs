@@ -25,6 +25,7 @@
 //! | `recovery` | objects brought up to date, pulled and pushed; slots for that |
 //! | `watch` | watchers and notifies |
 //! | `moving` | more PGs, or fewer: splits and merges |
+//! | `relocation` | a copy's way to another store of its OSD |
 //! | `scrub`, `digest`, `snaptrim` | background work |
 
 mod activation;
@@ -55,6 +56,7 @@ mod phase;
 mod pipeline;
 mod progress;
 mod recovery;
+mod relocation;
 mod reply;
 mod reserver;
 mod route;
@@ -85,6 +87,7 @@ pub use peering::{Lineage, PgCreateInfo, reply_without_pg};
 pub use permit::{Budget, Permit};
 pub use pg::Pg;
 pub use recovery::{LOST_OBJECTS_MAX, LostError, MissingObject};
+pub use relocation::{Arriving, CollectionCopy, CopyStep, PIECE_BYTES};
 pub use reserver::{Decision, Reserver, Side};
 pub use scrub::{ScrubDue, ScrubIntervals};
 pub use session::{Session, SessionId, Trace};

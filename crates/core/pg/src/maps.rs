@@ -3,7 +3,7 @@
 use crate::moving::{Moved, Source};
 use crate::ops::PoolFacts;
 use crate::phase::Phase;
-use crate::{Cx, Effect, Event, Pg};
+use crate::{ClientOp, Cx, Effect, Event, Pg};
 use nacre_maps::OsdMap;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -14,6 +14,19 @@ impl Pg {
     pub fn absorb(&mut self, cx: &mut Cx<'_>, sources: Vec<Self>) {
         let sources = sources.into_iter().map(|source| source.end(cx)).collect();
         self.moves.absorb(sources);
+    }
+
+    /// The copy goes to another store of its OSD, as it is stored, and begins there with the next map as after a restart; in this one its
+    /// clients are to send again. Nothing of it changes any more. Yields messages of clients that know a newer map: they do not send these
+    /// again.
+    pub fn leave(mut self, cx: &mut Cx<'_>) -> Vec<ClientOp> {
+        let ahead = self.pipeline.take_future();
+        self.pipeline.backoffs.release_all(&self.state, cx);
+        let sessions: BTreeSet<_> = self.ops_in_flight().map(|waiting| waiting.op.session.id).collect();
+        for session in sessions {
+            cx.effects.push(Effect::PushMaps { session, since: self.state.map.epoch });
+        }
+        ahead
     }
 
     /// The PG is no more: its clients are to look for their objects elsewhere.

@@ -379,6 +379,12 @@ impl Pg {
         cx.effects.push(Effect::Removed);
     }
 
+    /// What clients sent with maps up to that of `epoch` was dropped ([`Pg::leave`]), and they send it again: what comes of it still would
+    /// overtake that.
+    pub fn resent_through(&mut self, epoch: Epoch) {
+        self.state.resent_through = epoch;
+    }
+
     /// Whether the choice of the authoritative log may leave out what copies know of intervals that none of them took part
     /// in (`osd_find_best_info_ignore_history_les`): an operator's last resort where those that did are gone for good.
     /// With the next tick, an incomplete PG looks again.

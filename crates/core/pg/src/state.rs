@@ -42,6 +42,9 @@ pub(crate) struct PgState {
     /// The newest epoch that marked the pool, or all of the cluster, full; 0 when none that this copy saw did. Writes
     /// of older epochs are dropped. Nobody has to keep it: a new primary drops all that is older than itself.
     pub(crate) marked_full: Epoch,
+    /// Clients have sent again what they sent with maps up to this one: the copy was in another partition of the OSD's store then, where
+    /// that was dropped.
+    pub(crate) resent_through: Epoch,
     /// Objects that one comparison of a backfill looks at.
     pub(crate) scan_objects: usize,
     pub(crate) planted: Planted,
@@ -95,6 +98,7 @@ impl PgState {
             message_limits: MessageLimits::default(),
             // A client that knew of it already sends nothing; one that did not is dropped one time too often at worst.
             marked_full: if is_full(map, spg.pg.pool) { map.epoch } else { 0 },
+            resent_through: 0,
             scan_objects: SCAN_OBJECTS_MAX,
             planted: Planted::Nothing,
             missing: Missing::default(),

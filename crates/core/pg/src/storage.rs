@@ -7,6 +7,7 @@
 //! | `damaged` | the map epoch | when the others cannot be read at a start |
 //! | `missing/` and the object | the version needed | when the log does not reach back to it any more |
 //! | `moving` | [`Progress`] | with each step of a split or merge |
+//! | `arriving` | [`crate::Arriving`] | with the first change of a copy that another partition's store gets, until it is the PG |
 //! | `staged/` and the object | nothing | with the first part of a copy that is collected in a temporary object |
 //!
 //! A plain write touches none: `last_update`, user version and sums follow from the log entries above
@@ -62,6 +63,17 @@ pub(crate) fn save_progress(progress: &Progress) -> Op {
 /// All of them are there.
 pub(crate) fn forget_progress() -> Op {
     Op::MetaRemove { key: KEY_MOVING }
+}
+
+/// Whether a value makes a collection a PG, so that it is the last to be copied.
+pub(crate) fn comes_last(key: &ByteStr) -> bool {
+    *key == KEY_INFO || *key == KEY_INTERVAL
+}
+
+/// The changes that set these values.
+pub(crate) fn last_values(view: &dyn ObjectView, spg: &SpgId) -> Vec<Op> {
+    let set = |key: ByteStr| value(view, spg, &key).map(|value| Op::MetaSet { key, value });
+    [KEY_INFO, KEY_INTERVAL].into_iter().filter_map(set).collect()
 }
 
 /// Adds the info, as of the map `epoch`, to a transaction.

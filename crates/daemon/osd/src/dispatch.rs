@@ -177,7 +177,7 @@ impl Dispatch<'_> {
         let LentParts { pgs, cx, .. } = &mut self.parts;
         op.permit.expect(cx.net.sessions.cost(bytes));
         pgs.bill.client_op(&op.session, &op.op, true);
-        match cx.net.router.shard_of(&spg) {
+        match cx.net.router.entry_of(&spg) {
             shard if shard == cx.net.router.me => pgs.client_op(cx, spg, op),
             shard => cx.net.forward_op(shard, spg, op, pgs.counters.ops),
         }
@@ -211,7 +211,7 @@ impl Dispatch<'_> {
             return connections.peer_versions(parts, conn, from, raw);
         }
         match PeerMessage::decode(raw).inspect(|message| parts.pgs.bill.peer_message(message)) {
-            Ok(message) => match parts.cx.net.router.shard_of(&message.header().spg) {
+            Ok(message) => match parts.cx.net.router.entry_of(&message.header().spg) {
                 shard if shard == parts.cx.net.router.me => {
                     parts.pgs.peer_message(&mut parts.cx, from, message);
                 }
@@ -273,6 +273,7 @@ impl Dispatch<'_> {
                 let (session, command) = cx.net.admin.open(request);
                 return Some(ShardAction::Command(session, 0, command));
             }
+            ShardMsg::Relocation(spg, msg) => pgs.relocation_msg(cx, spg, msg),
             ShardMsg::Stop => return Some(ShardAction::Stop),
         }
         None

@@ -1,11 +1,13 @@
 //! [`Divided`]: several partitions of an OSD's store as one, for a shard that serves all of them: there are fewer shards than partitions.
 //!
-//! A collection is in one partition, as [`ObjectStore::place`] said when it began; what is split off goes where its parent is. Maps are
+//! A collection is in one partition, as [`ObjectStore::place`] said when it began; what is split off goes where its parent is. While one is
+//! copied to another partition, it is where it was (`relocation`). Maps are
 //! written to each: at the next start it may be another shard's, and whatever epoch a PG has stored, the map of it must be there. All else
 //! that the OSD keeps for itself is in the first one.
 
 use crate::own_collection::{OWN_COLLECTION, is_of_maps};
 use nacre_buf::{BufList, ByteStr, Bytes};
+use nacre_pg::{Arriving, Pg};
 use nacre_store::{
     Completion, DiscardPolicy, MeasuredDevice, ObjectStore, StoreCounters, StoreError, StoreMemory,
     StoreState, StoreUsage, SubmitHint,
@@ -34,11 +36,17 @@ impl Divided {
         (number, first): (usize, Box<dyn ObjectStore + Send>),
         others: Vec<(usize, Box<dyn ObjectStore + Send>)>,
     ) -> Self {
-        let mut homes = BTreeMap::new();
-        for (nth, (_, store)) in (1..).zip(&others) {
-            let collections = store.collections().into_iter().filter(|spg| *spg != OWN_COLLECTION);
-            homes.extend(collections.map(|spg| (spg, nth)));
+        let mut found: BTreeMap<SpgId, (_, usize)> = BTreeMap::new();
+        for (nth, store) in std::iter::once(&first).chain(others.iter().map(|(_, store)| store)).enumerate() {
+            for spg in store.collections().into_iter().filter(|spg| *spg != OWN_COLLECTION) {
+                // As long as the one that is copied is there, that is the PG's. Of two, one has ended, and the other one was made anew since.
+                let is_pgs = Arriving::of(store.as_ref(), &spg).is_none();
+                let worth = (is_pgs, Pg::stored_epoch(store.as_ref(), &spg));
+                let best = found.entry(spg).or_insert((worth, nth));
+                *best = (*best).max((worth, nth));
+            }
         }
+        let homes = found.into_iter().map(|(spg, (_, nth))| (spg, nth)).collect();
         let (mut numbers, mut stores) = (vec![number], Vec::new());
         for (number, store) in others {
             numbers.push(number);
@@ -63,6 +71,17 @@ impl Divided {
     fn nth_mut(&mut self, nth: usize) -> &mut (dyn ObjectStore + Send) {
         let other = nth.checked_sub(1).and_then(|nth| self.others.get_mut(nth));
         other.unwrap_or(&mut self.first).as_mut()
+    }
+
+    fn submit_to_nth(&mut self, nth: usize, txn: Transaction, token: StoreToken) -> Result<(), StoreError> {
+        // None of them has a turn while one waits.
+        let mut others = (0..self.numbers.len()).filter(|other| *other != nth);
+        while self.nth_mut(nth).lacks_room(&txn)
+            && let Some(other) = others.next()
+        {
+            self.nth_mut(other).spare_room();
+        }
+        self.nth_mut(nth).submit(txn, token)
     }
 
     fn all(&self) -> impl Iterator<Item = &(dyn ObjectStore + Send)> {
@@ -157,14 +176,12 @@ impl ObjectStore for Divided {
                 _ => (),
             }
         }
-        // None of them has a turn while one waits.
-        let mut others = (0..self.numbers.len()).filter(|nth| *nth != home);
-        while self.nth_mut(home).lacks_room(&txn)
-            && let Some(nth) = others.next()
-        {
-            self.nth_mut(nth).spare_room();
-        }
-        self.nth_mut(home).submit(txn, token)
+        self.submit_to_nth(home, txn, token)
+    }
+
+    fn submit_to(&mut self, partition: usize, txn: Transaction, token: StoreToken) -> Result<(), StoreError> {
+        let nth = self.numbers.iter().position(|number| *number == partition);
+        self.submit_to_nth(nth.unwrap_or(0), txn, token)
     }
 
     fn fetch(
@@ -200,6 +217,19 @@ impl ObjectStore for Divided {
         let nth = self.numbers.iter().position(|number| *number == partition);
         self.homes.extend(nth.map(|nth| (*collection, nth)));
         nth.is_some()
+    }
+
+    fn partition_of(&self, collection: &SpgId) -> Option<usize> {
+        self.numbers.get(self.home(collection)).copied()
+    }
+
+    fn each_partition(&self) -> Vec<(usize, &dyn ObjectStore)> {
+        let stores = self.all().map(|store| store as &dyn ObjectStore);
+        self.numbers.iter().copied().zip(stores).collect()
+    }
+
+    fn data_bytes(&self, collection: &SpgId, object: &HObject) -> Option<u64> {
+        self.of(collection).data_bytes(collection, object)
     }
 
     fn state(&self) -> StoreState {

@@ -1,6 +1,5 @@
 //! How an OSD takes up again after a restart: the PGs that its store holds, led to the newest map that it has.
 
-use crate::own_collection::OWN_COLLECTION;
 use crate::pg_driver::PgDriver;
 use crate::shard_msg::ShardMsg;
 use crate::shard_net::ShardCx;
@@ -8,7 +7,6 @@ use nacre_osd_core::Past;
 use nacre_pg::{Event, Pg};
 use nacre_txn::StoreToken;
 use nacre_types::{Epoch, SpgId};
-use std::sync::Arc;
 
 /// The store has placement groups and no map: without the maps since theirs nobody knows who served them.
 #[derive(Debug)]
@@ -22,11 +20,17 @@ impl PgDriver {
     /// # Errors
     /// [`NoMaps`]: this OSD must not go on.
     pub(crate) fn load_pgs(&mut self, cx: &mut ShardCx<'_>) -> Result<(), NoMaps> {
+        self.load_all(cx)?;
+        self.depart_misplaced(cx);
+        Ok(())
+    }
+
+    fn load_all(&mut self, cx: &mut ShardCx<'_>) -> Result<(), NoMaps> {
         let (mut oldest, mut behind) = (None, Vec::new());
-        for spg in self.store.collections().into_iter().filter(|spg| *spg != OWN_COLLECTION) {
+        let epochs = self.map_epochs();
+        for spg in self.in_place(cx) {
             let epoch = Pg::stored_epoch(&*self.store, &spg);
-            let maps = self.pgs.maps_from(epoch.unwrap_or(0));
-            let Some(first) = maps.first() else { continue };
+            let first = self.first_map_from(&epochs, epoch.unwrap_or(0));
             if first.epoch == 0 {
                 tracing::error!(
                     osd = self.osd,
@@ -36,7 +40,7 @@ impl PgDriver {
                 );
                 return Err(NoMaps);
             }
-            let pg = epoch.and_then(|_| Pg::load(&*self.store, self.osd, spg, first));
+            let pg = epoch.and_then(|_| Pg::load(&*self.store, self.osd, spg, &first));
             let Some(pg) = pg else {
                 // Its parent, which comes before it, goes on to split it off.
                 if !self.pgs.is_coming(&spg) {
@@ -44,11 +48,11 @@ impl PgDriver {
                 }
                 continue;
             };
+            oldest = Some(oldest.map_or(first.epoch, |oldest: Epoch| oldest.min(first.epoch)));
             if epoch.is_some_and(|epoch| first.epoch > epoch) {
-                behind.push((Arc::clone(first), spg));
+                behind.push((first, spg));
             }
             self.pgs.insert(pg);
-            oldest = Some(oldest.map_or(first.epoch, |oldest: Epoch| oldest.min(first.epoch)));
         }
         let Some(oldest) = oldest else { return Ok(()) };
         // The first map left is the PG's first to see, too: it may be the one whose change it had no time to store.
@@ -56,15 +60,17 @@ impl PgDriver {
             self.deliver_under(cx, &map, spg, Event::Map);
             self.finish_moving(cx, spg);
         }
-        for map in self.pgs.maps_from(oldest) {
-            self.advance_pgs(cx, &map, true);
+        for epoch in epochs.range(oldest..) {
+            if let Some(map) = self.map_of(*epoch) {
+                self.advance_pgs(cx, &map, true);
+            }
         }
         Ok(())
     }
 
     /// The records of a copy, or its log, are damaged: it begins with nothing once it is known which OSDs served the PG, and says what it
     /// lost.
-    fn note_damage(&mut self, cx: &mut ShardCx<'_>, spg: SpgId) {
+    pub(crate) fn note_damage(&mut self, cx: &mut ShardCx<'_>, spg: SpgId) {
         let (through, note) = Pg::note_damage(&*self.store, spg, self.pgs.map().epoch);
         tracing::error!(
             osd = self.osd,

@@ -2,7 +2,7 @@
 //! (`decide_create`).
 
 use crate::pg_driver::PgDriver;
-use crate::shard_msg::ShardMsg;
+use crate::shard_msg::{ShardMsg, Way};
 use crate::shard_net::ShardCx;
 use nacre_msg::peer::PeerMessage;
 use nacre_osd_core::{CopyFacts, CreateDecision, CreateFacts, PeerDecision, decide_create};
@@ -14,6 +14,13 @@ impl PgDriver {
     /// A message of another OSD for a PG that lives here, if it exists.
     pub(crate) fn peer_message(&mut self, cx: &mut ShardCx<'_>, from: OsdId, message: PeerMessage) {
         let spg = message.header().spg;
+        match cx.net.router.way_of(&spg) {
+            Way::Here => (),
+            Way::Forward(shard) => {
+                return cx.net.router.send(shard, ShardMsg::Peer(from, Box::new(message)));
+            }
+            Way::Hold => return self.pgs.hold_peer(from, message),
+        }
         match self.admit_peer(cx, from, &message) {
             PeerDecision::Drop => (),
             PeerDecision::Deliver => self.deliver(cx, spg, Event::Peer { from, message }),
@@ -33,6 +40,13 @@ impl PgDriver {
     pub(crate) fn create_pg(&mut self, cx: &mut ShardCx<'_>, spg: SpgId, create_info: PgCreateInfo) {
         if self.is_broken(cx.net) {
             return;
+        }
+        match cx.net.router.way_of(&spg) {
+            Way::Here => (),
+            Way::Forward(shard) => {
+                return cx.net.router.send(shard, ShardMsg::Create(spg, Box::new(create_info)));
+            }
+            Way::Hold => return self.pgs.hold_create(spg, create_info),
         }
         let maps = self.pgs.maps_from(create_info.epoch);
         let Some(first) = maps.first() else { return };
@@ -77,7 +91,7 @@ impl PgDriver {
                 all_since: self.pgs.all_since(),
                 first_map,
                 copy,
-                is_coming: self.pgs.is_coming(&spg),
+                is_coming: self.pgs.is_coming(&spg) || self.relocations.expects(&spg),
                 is_unread: self.pgs.is_unread(&spg),
             };
             match decide_create(&facts, &spg, create_info) {

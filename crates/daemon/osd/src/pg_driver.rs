@@ -11,7 +11,8 @@ use crate::dynamic_perf_stats::DynamicPerfStats;
 use crate::idle_trim::IdleTrim;
 use crate::memory::Memory;
 use crate::pg_registry::PgRegistry;
-use crate::shard_msg::{MonRequest, ShardMsg};
+use crate::relocations::Relocations;
+use crate::shard_msg::{MonRequest, ShardMsg, Way};
 use crate::shard_net::{ShardCx, ShardNet};
 use crate::tracker::{self, Counters, Tracker};
 use nacre_heartbeat::Leases;
@@ -42,7 +43,7 @@ pub(crate) struct PgDriver {
     /// The store's room for what clients write, as of the last completion.
     room: StoreRoom,
     /// Clients' messages for PGs that we may not serve just now.
-    ops_awaiting_lease: BTreeMap<SpgId, Vec<ClientOp>>,
+    pub(crate) ops_awaiting_lease: BTreeMap<SpgId, Vec<ClientOp>>,
     /// PGs with messages that wait for a turn that may do more, each once.
     put_off: VecDeque<SpgId>,
     effects: Effects,
@@ -56,8 +57,9 @@ pub(crate) struct PgDriver {
     pub(crate) idle_trim: IdleTrim,
     pub(crate) memory: Memory,
     pub(crate) awaiting_memory: AwaitingMemory,
+    pub(crate) relocations: Relocations,
     /// The store cannot be trusted: see [`PgDriver::break_down`].
-    broken: bool,
+    pub(crate) broken: bool,
 }
 
 /// The room of a store, in the words of `core/osd`, which judges it; where it is of several parts, that of each, since all that is under way
@@ -118,6 +120,7 @@ impl PgDriver {
             idle_trim: IdleTrim::default(),
             memory,
             awaiting_memory: AwaitingMemory::default(),
+            relocations: Relocations::default(),
             broken: false,
         }
     }
@@ -173,7 +176,7 @@ impl PgDriver {
 
     /// Whether a turn is due although nothing happens.
     pub(crate) fn has_work(&self) -> bool {
-        self.store.state() == StoreState::HasWork || !self.put_off.is_empty()
+        self.store.state() == StoreState::HasWork || !self.put_off.is_empty() || self.relocations.has_work()
     }
 
     /// Notes how many events there are to handle before the next sending.
@@ -214,6 +217,8 @@ impl PgDriver {
             let (of, event) = self.pgs.completed(completion);
             if of.is_of_pg() {
                 self.deliver(cx, of.spg, event);
+            } else if self.relocations.is_own(of) {
+                self.relocation_completed(cx, of);
             } else {
                 without_pg(of);
             }
@@ -234,6 +239,11 @@ impl PgDriver {
     pub(crate) fn client_op(&mut self, cx: &mut ShardCx<'_>, spg: SpgId, mut op: ClientOp) {
         if self.broken {
             return;
+        }
+        match cx.net.router.way_of(&spg) {
+            Way::Here => (),
+            Way::Forward(shard) => return cx.net.router.send(shard, ShardMsg::Op(spg, op)),
+            Way::Hold => return self.pgs.hold(spg, op),
         }
         let decision = match self.pgs.get(&spg) {
             Some(pg) => {
@@ -267,7 +277,7 @@ impl PgDriver {
         }
         let (pgs, spg) = (&self.pgs, message.header().spg);
         let pg = pgs.get(&spg).map(facts);
-        let is_to_come = || pgs.is_unread(&spg) || pgs.is_coming(&spg);
+        let is_to_come = || pgs.is_unread(&spg) || pgs.is_coming(&spg) || self.relocations.expects(&spg);
         self.gate.admit_peer(from, message, pg.as_ref(), pgs.map().epoch, is_to_come, || cx.clock.now())
     }
 
@@ -367,7 +377,7 @@ impl PgDriver {
     }
 
     /// A PG is there that was split off: what came for it meanwhile.
-    fn deliver_held(&mut self, cx: &mut ShardCx<'_>, spg: SpgId) {
+    pub(crate) fn deliver_held(&mut self, cx: &mut ShardCx<'_>, spg: SpgId) {
         for (from, message) in self.pgs.take_held_peer_for(&spg) {
             self.deliver(cx, spg, Event::Peer { from, message });
         }
@@ -396,8 +406,8 @@ impl PgDriver {
         self.finish_moving(cx, spg);
         let mut due = self.pgs.get(&spg).map(|pg| pg.sources_in(map)).unwrap_or_default();
         // One in another partition of the store is as one on another shard: not to be had. The copy without it is incomplete.
-        let partition = cx.net.router.partition_of(&spg);
-        due.retain(|source| cx.net.router.partition_of(source) == partition);
+        let partition = self.store.partition_of(&spg);
+        due.retain(|source| self.store.partition_of(source) == partition);
         due.iter().for_each(|source| self.finish_moving(cx, *source));
         // One that has seen the map was made since, by a split.
         let is_behind = |source: &&SpgId| self.pgs.get(source).is_some_and(|it| it.epoch() < map.epoch);
@@ -557,8 +567,8 @@ impl PgDriver {
     /// OSD down, which spares others the time to find out, and all shards end when it has, or has not within
     /// `osd_mon_shutdown_timeout`.
     pub(crate) fn break_down(&mut self, net: &mut ShardNet, reason: &str) {
-        // Whatever else a PG wanted in this moment rests on the same store.
-        self.effects = Effects::new();
+        // Whatever else a PG wanted in this moment rests on the same store, and what is copied of one.
+        (self.effects, self.relocations) = (Effects::new(), Relocations::default());
         if std::mem::replace(&mut self.broken, true) {
             return;
         }

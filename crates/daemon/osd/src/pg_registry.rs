@@ -1,5 +1,6 @@
 //! [`PgRegistry`]: the PGs of a shard, the maps they have come to, and what waits for them.
 
+use crate::own_collection::ancestors;
 use crate::shard_msg::ShardReport;
 use nacre_maps::OsdMap;
 use nacre_msg::peer::PeerMessage;
@@ -116,6 +117,11 @@ impl PgRegistry {
         if maps.is_empty() { vec![Arc::clone(&self.map)] } else { maps }
     }
 
+    /// The map of one epoch, where it is in memory.
+    pub(crate) fn map_of(&self, epoch: Epoch) -> Option<Arc<OsdMap>> {
+        self.maps.get(&epoch).cloned()
+    }
+
     /// The oldest map behind which none is missing.
     pub(crate) fn all_since(&self) -> Epoch {
         let newest = self.map.epoch;
@@ -128,14 +134,14 @@ impl PgRegistry {
         self.unread.insert(spg);
     }
 
+    /// Another shard has it from now on.
+    pub(crate) fn forget_unread(&mut self, spg: &SpgId) {
+        self.unread.remove(spg);
+    }
+
     /// True while it is not known which OSDs served the PG, or the one of which it will be split off.
     pub(crate) fn is_unread(&self, spg: &SpgId) -> bool {
-        let of_it = |unread: &&SpgId| {
-            let mut seeds = std::iter::successors(Some(spg.pg.seed), |seed| {
-                seed.checked_ilog2().map(|highest| seed & !(1 << highest))
-            });
-            unread.pg.pool == spg.pg.pool && seeds.any(|seed| seed == unread.pg.seed)
-        };
+        let of_it = |unread: &&SpgId| ancestors(spg.pg).any(|pg| pg == unread.pg);
         self.unread.iter().any(|unread| of_it(&unread))
     }
 

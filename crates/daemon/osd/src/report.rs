@@ -66,8 +66,9 @@ pub(crate) fn metadata(
         ("osd_size_bytes", capacity_bytes.to_string()),
         ("rotational", "0".to_owned()),
     ];
-    // The monitor must know what cannot be merged.
-    let shards = (partitions > 1).then(|| ("nacre_shards", partitions.to_string()));
+    // The monitor must know what can be merged, and how.
+    let shards = [("nacre_shards", partitions.to_string()), ("nacre_relocates_pgs", "1".to_owned())];
+    let shards = shards.into_iter().filter(|_| partitions > 1);
     // What is known of the device is better than what is said of any.
     let own = facts.into_iter().chain(shards).map(|(key, value)| (key.to_owned(), value));
     config.machine_facts.clone().into_iter().chain(own).chain(device).collect()

@@ -24,6 +24,7 @@ use crate::memory::{Memory, MemoryTarget};
 use crate::peer_links::PeerLinks;
 use crate::periodic::Periodic;
 use crate::pg_driver::PgDriver;
+use crate::relocations::MisplacedHere;
 use crate::sessions::Sessions;
 use crate::shard_msg::{ShardMsg, ShardRouter};
 use crate::shard_net::{ShardCx, ShardNet};
@@ -94,6 +95,8 @@ pub(crate) struct Parts {
     pub(crate) stored: Vec<Arc<OsdMap>>,
     /// The map behind which this shard wants others.
     pub(crate) begins_with: Option<Arc<OsdMap>>,
+    /// What is not in the partition in which it is to be.
+    pub(crate) misplaced: MisplacedHere,
     pub(crate) booted: Arc<AtomicBool>,
     pub(crate) tuning: nacre_pg::Tuning,
     /// What it is to keep to of memory.
@@ -114,6 +117,7 @@ impl Shard {
         let gate = AdmissionGate::new(config.id, leases, planted == Planted::LeaseIgnored);
         let memory = Memory::new(parts.memory, parts.store.memory(), parts.tuning.limits);
         let mut pg_driver = PgDriver::new(config.id, parts.store, gate, parts.tuning, memory);
+        pg_driver.relocations.begin_with(parts.misplaced);
         parts.stored.into_iter().for_each(|map| pg_driver.pgs.set_map(map));
         let net = (parts.messenger, parts.public);
         let mut shard = Self {

@@ -2,8 +2,9 @@
 
 use crate::bill::BillSample;
 use crate::dynamic_perf_stats::PerfSamples;
-use crate::own_collection::partition_of;
+use crate::own_collection::{ancestors, partition_of};
 use crate::perf_counters::PerfSums;
+use crate::relocation_msg::RelocationMsg;
 use nacre_auth::RotatingKeys;
 use nacre_heartbeat::Leases;
 use nacre_maps::OsdMap;
@@ -70,6 +71,8 @@ pub(crate) enum ShardMsg {
     Rebound(Arc<MsgrConfig>),
     /// To OSD control: ask the monitor to mark this OSD down, and then let all shards end.
     Leave,
+    /// A PG changes its partition.
+    Relocation(SpgId, RelocationMsg),
     /// The shard ends.
     Stop,
 }
@@ -156,10 +159,38 @@ pub(crate) struct ShardRouter {
     local: VecDeque<ShardMsg>,
     /// Messages that found a full mailbox, in order per receiver; while there are any, clients are not read.
     stuck: VecDeque<(usize, ShardMsg)>,
-    /// How many PGs each pool had when this OSD first heard of it.
+    /// How many PGs each pool had when this OSD first heard of it, or fewer, that it had or was about to have since.
     initial_pg_num: BTreeMap<PoolId, u32>,
+    /// The shard's store has something else of that, perhaps.
+    is_unsaved: bool,
     /// Epoch of the newest map of which an earlier life of this OSD took in the pools, on any shard.
     remembered_epoch: Epoch,
+    /// PGs that another partition has from the newest map on.
+    moved: Vec<MovedPg>,
+    /// Those of them that were this shard's: what still comes for them goes on to their new one.
+    left: BTreeSet<SpgId>,
+    /// The shard that had each of them first, in this life of the OSD.
+    first_shards: BTreeMap<SpgId, usize>,
+}
+
+/// A PG that changes its partition.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct MovedPg {
+    pub(crate) spg: SpgId,
+    /// Where it was, and where it is to be.
+    pub(crate) from: usize,
+    pub(crate) to: usize,
+}
+
+/// Where a message for a PG is to go that came to a shard.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// It is this shard's.
+    Here,
+    /// The PG has gone to that shard.
+    Forward(usize),
+    /// Its sender knows a newer map: by that the PG is this shard's.
+    Hold,
 }
 
 impl ShardRouter {
@@ -171,7 +202,11 @@ impl ShardRouter {
             local: VecDeque::new(),
             stuck: VecDeque::new(),
             initial_pg_num: BTreeMap::new(),
+            is_unsaved: false,
             remembered_epoch: 0,
+            moved: Vec::new(),
+            left: BTreeSet::new(),
+            first_shards: BTreeMap::new(),
         }
     }
 
@@ -183,6 +218,8 @@ impl ShardRouter {
     /// What an earlier life of this OSD knew of pools, up to the map of `epoch`.
     pub(crate) fn remember(&mut self, initial_pg_num: BTreeMap<PoolId, u32>, epoch: Epoch) {
         (self.initial_pg_num, self.remembered_epoch) = (initial_pg_num, epoch);
+        // Another shard may have been ahead.
+        self.is_unsaved = true;
     }
 
     /// How many PGs each pool had when this OSD first heard of it.
@@ -190,18 +227,68 @@ impl ShardRouter {
         &self.initial_pg_num
     }
 
-    /// A map came; true when it has pools that are new to us. All shards see the same maps, so all find the
-    /// same homes.
+    /// A map came; true when it has pools that are new to us, or fewer PGs than were known of one, or nothing was stored yet of what an
+    /// earlier life knew. All shards see the same maps, so all find the same homes.
     pub(crate) fn learn_map(&mut self, map: &OsdMap) -> bool {
         // A shard that is behind others meets maps from before pools that are known already.
         if map.epoch > self.remembered_epoch {
             self.initial_pg_num.retain(|pool, _| map.pools.contains_key(pool));
         }
-        let known = self.initial_pg_num.len();
+        let mut has_changed = std::mem::take(&mut self.is_unsaved);
         for (id, pool) in &map.pools {
-            self.initial_pg_num.entry(*id).or_insert(pool.pg_num);
+            // A PG that is about to be merged belongs where the one is that takes it in.
+            let pending = (pool.pg_num_pending > 0).then_some(pool.pg_num_pending);
+            let least = pending.unwrap_or(pool.pg_num).min(pool.pg_num);
+            match self.initial_pg_num.get(id).copied() {
+                Some(known) if least >= known => continue,
+                Some(known) => self.lower(*id, known, least),
+                None => drop(self.initial_pg_num.insert(*id, pool.pg_num)),
+            }
+            has_changed = true;
         }
-        self.initial_pg_num.len() > known
+        has_changed
+    }
+
+    /// A pool has fewer PGs, or is about to, than were known so far: some change their partition.
+    fn lower(&mut self, pool: PoolId, known: u32, least: u32) {
+        let pgs: Vec<SpgId> = (least..known).map(|seed| SpgId::replicated(PgId::new(pool, seed))).collect();
+        let before: Vec<usize> = pgs.iter().map(|spg| self.partition_of(spg)).collect();
+        self.initial_pg_num.insert(pool, least);
+        for (spg, from) in pgs.into_iter().zip(before) {
+            let to = self.partition_of(&spg);
+            if from != to {
+                self.moved.push(MovedPg { spg, from, to });
+                let shard = self.shard_with(from);
+                self.first_shards.entry(spg).or_insert(shard);
+                if shard == self.me {
+                    self.left.insert(spg);
+                }
+            }
+        }
+    }
+
+    /// The PGs that another partition has from the newest map on.
+    pub(crate) fn take_moved(&mut self) -> Vec<MovedPg> {
+        std::mem::take(&mut self.moved)
+    }
+
+    /// The shard that has a partition.
+    pub(crate) fn shard_with(&self, partition: usize) -> usize {
+        if self.shard_count() == 0 { self.me } else { partition % self.shard_count() }
+    }
+
+    /// Where a message that came here for a PG is to go.
+    pub(crate) fn way_of(&self, spg: &SpgId) -> Way {
+        match self.shard_of(spg) {
+            shard if shard == self.me => Way::Here,
+            // So has what is split off it in its new place.
+            shard if ancestors(spg.pg).any(|pg| self.left.contains(&SpgId::replicated(pg))) => {
+                Way::Forward(shard)
+            }
+            // Its pool is gone.
+            _ if !self.initial_pg_num.contains_key(&spg.pg.pool) => Way::Here,
+            _ => Way::Hold,
+        }
     }
 
     /// In which partition of the OSD's store a PG is.
@@ -220,6 +307,16 @@ impl ShardRouter {
             return self.me;
         }
         self.partition_of(spg) % self.shard_count()
+    }
+
+    /// The shard to which messages for a PG go that come from outside. Those for a PG that has changed its shard take the way that they
+    /// took before, and its first shard forwards them: what a client sent before the shard of its session knew of that is not overtaken.
+    pub(crate) fn entry_of(&self, spg: &SpgId) -> usize {
+        if self.first_shards.is_empty() {
+            return self.shard_of(spg);
+        }
+        let first = ancestors(spg.pg).find_map(|pg| self.first_shards.get(&SpgId::replicated(pg)));
+        first.copied().unwrap_or_else(|| self.shard_of(spg))
     }
 
     pub(crate) fn send(&mut self, to: usize, msg: ShardMsg) {
@@ -303,6 +400,7 @@ pub(crate) fn client_op(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use nacre_env::real::RealNet;
     use nacre_maps::Pool;
 
     fn map(epoch: Epoch, pools: &[(PoolId, u32)]) -> OsdMap {
@@ -314,10 +412,39 @@ mod tests {
     fn a_shard_that_is_behind_keeps_what_is_known_of_pools_that_come_later() {
         let mut router = ShardRouter::new(1, Vec::new(), 2);
         router.remember([(7, 1)].into(), 124);
-        assert!(!router.learn_map(&map(3, &[])));
+        assert!(router.learn_map(&map(3, &[])), "it is stored once");
         assert!(!router.learn_map(&map(120, &[(7, 4)])), "the maps between were trimmed");
         assert_eq!(router.initial_pg_num(), &[(7, 1)].into());
         assert!(router.learn_map(&map(125, &[(8, 2)])));
         assert_eq!(router.initial_pg_num(), &[(8, 2)].into(), "the pool is gone");
+    }
+
+    /// Pool 7 has two PGs on two shards, 7.1 on the first one, and goes to the second one, and so does 7.3 when it is split off there.
+    #[test]
+    fn what_comes_for_a_pg_that_has_changed_its_shard_goes_by_the_first_one_and_so_does_what_comes_for_its_children()
+     {
+        let spg = |seed| SpgId::replicated(PgId::new(7, seed));
+        let senders = || {
+            (0..2)
+                .map(|_| nacre_service::mailbox(RealNet::new().expect("an epoll").waker()).0)
+                .collect::<Vec<_>>()
+        };
+        let mut routers = [0, 1].map(|me| ShardRouter::new(me, senders(), 2));
+        for router in &mut routers {
+            router.learn_map(&map(1, &[(7, 2)]));
+            let mut pending = map(2, &[(7, 2)]);
+            pending.pools.values_mut().for_each(|pool| pool.pg_num_pending = 1);
+            let before = router.shard_of(&spg(1));
+            assert_eq!((before, router.entry_of(&spg(1))), (0, 0));
+            router.learn_map(&pending);
+            for seed in [1, 3] {
+                assert_eq!((router.shard_of(&spg(seed)), router.entry_of(&spg(seed))), (1, 0), "{seed}");
+            }
+            assert_eq!(router.entry_of(&spg(0)), 1);
+        }
+        for seed in [1, 3] {
+            assert_eq!(routers[0].way_of(&spg(seed)), Way::Forward(1), "{seed}");
+            assert_eq!(routers[1].way_of(&spg(seed)), Way::Here, "{seed}");
+        }
     }
 }

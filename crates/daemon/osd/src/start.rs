@@ -4,20 +4,22 @@ use crate::config::OsdConfig;
 use crate::control::OsdControl;
 use crate::memory;
 use crate::osd_addrs::{Listeners, OsdAddrs, Sockets, listen};
-use crate::own_collection::{stored_initial_pg_nums, stored_maps};
+use crate::own_collection::{partition_of, stored_initial_pg_nums, stored_maps};
 use crate::peer_links::PeerLinks;
 use crate::recovery_snapshot::SnapshotIntake;
+use crate::relocations::{Located, MisplacedHere, located, pg_exists};
 use crate::report::StoreFacts;
 use crate::shard::{Parts, Shard};
-use crate::shard_msg::{ShardMsg, ShardRouter};
+use crate::shard_msg::{MovedPg, ShardMsg, ShardRouter};
 use crate::storage::{HeldStore, StorageError};
 use nacre_env::real::RealNet;
 use nacre_env::{Clock, Net, RealClock, SystemEntropy, Wake};
 use nacre_maps::OsdMap;
-use nacre_pg::Tuning;
+use nacre_pg::{Arriving, Tuning};
 use nacre_service::{AdminSocket, MailboxSender, Messenger, mailbox};
 use nacre_store::ObjectStore;
-use nacre_types::Entropy;
+use nacre_types::{Entropy, Epoch, PoolId};
+use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -203,6 +205,7 @@ pub fn assemble(config: &OsdConfig, partitions: usize, machines: Vec<Machine>) -
             store: machine.store,
             stored,
             begins_with: None,
+            misplaced: MisplacedHere::default(),
             tuning: machine.tuning,
             memory,
             booted: Arc::clone(&booted),
@@ -212,11 +215,9 @@ pub fn assemble(config: &OsdConfig, partitions: usize, machines: Vec<Machine>) -
     for (part, first) in parts.iter_mut().zip(first_maps(&newest)) {
         part.begins_with = first;
     }
-    let epoch = |part: &Parts| part.stored.last().map_or(0, |map| map.epoch);
-    let stores = parts.iter().map(|part| (epoch(part), part.store.as_ref() as &dyn ObjectStore));
-    let initial_pg_num = stored_initial_pg_nums(stores.collect());
-    // Of the newest map that this rests on.
-    let remembered_epoch = parts.iter().map(epoch).max().unwrap_or(0);
+    let stores = parts.iter().map(|part| part.store.as_ref() as &dyn ObjectStore);
+    let initial_pg_num = stored_initial_pg_nums(stores);
+    let misplaced = Misplaced::find(&parts, &initial_pg_num, partitions);
     let capacity_bytes = parts.iter().map(|part| part.store.usage().total_bytes).sum();
     let conn_max = parts.first().map_or(usize::MAX, |part| part.tuning.queues.conn_max);
     let control = control
@@ -237,10 +238,60 @@ pub fn assemble(config: &OsdConfig, partitions: usize, machines: Vec<Machine>) -
             }
         }
         part.router = ShardRouter::new(shard, senders.clone(), partitions);
-        part.router.remember(initial_pg_num.clone(), remembered_epoch);
+        part.router.remember(initial_pg_num.clone(), misplaced.newest_map);
+        part.misplaced = misplaced.of(&part.router);
         shards.push(Shard::new(part));
     }
     Ok(Osd { shards, senders, booted })
+}
+
+/// What of the PGs' collections is not as it is to be.
+#[derive(Debug, Default)]
+struct Misplaced {
+    /// PGs that go to the partition where they are to be.
+    moved: Vec<MovedPg>,
+    /// Copies on their way to a partition that nobody called by the newest map that is left, or whose PG has ended.
+    abandoned: Vec<Located>,
+    /// Epoch of that map.
+    newest_map: Epoch,
+}
+
+impl Misplaced {
+    fn find(parts: &[Parts], initial_pg_num: &BTreeMap<PoolId, u32>, partitions: usize) -> Self {
+        let newest = parts.iter().filter_map(|part| part.stored.last()).max_by_key(|map| map.epoch);
+        let Some(map) = newest else { return Self::default() };
+        let found = parts.iter().enumerate().flat_map(|(shard, part)| located(part.store.as_ref(), shard));
+        let (arriving, there): (Vec<Located>, Vec<Located>) =
+            found.partition(|found| found.arriving.is_some());
+        let moved = |at: &Located| {
+            let Located { spg, partition: from, .. } = *at;
+            let to = partition_of(initial_pg_num, &spg, partitions);
+            // One that ends with a map that is here does so where it is, also if a later one of these made it anew where it is to be.
+            let is_there = there.iter().any(|other| other.spg == spg && other.partition == to);
+            (!is_there && pg_exists(map, spg.pg)).then_some(MovedPg { spg, from, to })
+        };
+        let moved: Vec<MovedPg> = there.iter().filter_map(moved).collect();
+        let is_abandoned = |copy: &Located| {
+            let is_wanted = moved.iter().any(|moved| moved.spg == copy.spg && moved.to == copy.partition);
+            // What is there in part is not the only one while its PG is: that was removed on purpose.
+            !is_wanted
+                && (copy.arriving == Some(Arriving::InPart) || there.iter().any(|at| at.spg == copy.spg))
+        };
+        let abandoned = arriving.into_iter().filter(is_abandoned).collect();
+        Self { moved, abandoned, newest_map: map.epoch }
+    }
+
+    /// What of it is the business of one shard.
+    fn of(&self, router: &ShardRouter) -> MisplacedHere {
+        let is_ours = |partition| router.shard_with(partition) == router.me;
+        let moved = || self.moved.iter();
+        MisplacedHere {
+            coming: moved().filter(|moved| is_ours(moved.to)).map(|moved| moved.spg).collect(),
+            going: moved().filter(|moved| is_ours(moved.from)).copied().collect(),
+            abandoned: self.abandoned.iter().filter(|copy| is_ours(copy.partition)).copied().collect(),
+            since: self.newest_map,
+        }
+    }
 }
 
 /// Shards end together, and not with the same maps stored. Gives the map behind which each of them wants others, of the `newest` that

@@ -83,6 +83,7 @@ impl Shard {
         self.run_deadlines(control_due);
         let (Dispatch { mut parts, .. }, Background { bench, .. }) = self.lend();
         bench.go_on(parts.pgs, &mut parts.cx);
+        parts.pgs.relocate(&mut parts.cx);
         self.read_local();
         self.net.flush_early();
         self.drain_store();

@@ -153,15 +153,16 @@ impl BlockStore {
     /// [`StoreError::Failed`] when the device failed.
     pub fn settle(&mut self) -> Result<(), StoreError> {
         let mut nobody_waits = Vec::new();
-        while self.waiting() > 0 {
+        loop {
+            // Also what a checkpoint has made durable already.
             self.drain(&mut nobody_waits);
             nobody_waits.clear();
             self.refuse_failed()?;
-            if self.waiting() > 0 {
-                self.wait();
+            if self.waiting() == 0 {
+                return Ok(());
             }
+            self.wait();
         }
-        self.refuse_failed()
     }
 
     /// Makes a whole checkpoint and waits for it: the metadata then has all that was submitted.

@@ -453,6 +453,10 @@ impl ObjectStore for BlockStore {
         }
     }
 
+    fn data_bytes(&self, collection: &SpgId, object: &HObject) -> Option<u64> {
+        Some(self.table.object(collection, object)?.size)
+    }
+
     fn collections(&self) -> Vec<SpgId> {
         self.table.collections.keys().copied().collect()
     }

@@ -311,6 +311,30 @@ pub trait ObjectStore: ObjectView {
         true
     }
 
+    /// Where it is several partitions: the number of that which a collection is in, or would be. `None` of one that is the only one of its
+    /// owner.
+    fn partition_of(&self, collection: &SpgId) -> Option<usize> {
+        let _in_the_only_one = collection;
+        None
+    }
+
+    /// Likewise: the partitions, by their numbers.
+    fn each_partition(&self) -> Vec<(usize, &dyn ObjectStore)> {
+        Vec::new()
+    }
+
+    /// [`ObjectStore::submit`] to the partition with this number, wherever the collection is else. One that has no such keeps it itself.
+    ///
+    /// # Errors
+    /// Likewise.
+    fn submit_to(&mut self, partition: usize, txn: Transaction, token: StoreToken) -> Result<(), StoreError> {
+        let _has_no_number = partition;
+        self.submit(txn, token)
+    }
+
+    /// Bytes of an object's data, holes among them; `None` when it does not exist.
+    fn data_bytes(&self, collection: &SpgId, object: &HObject) -> Option<u64>;
+
     /// Whether a transaction finds no room here but what other partitions of the same store may give. A partition cannot wait for others of its
     /// own thread: whoever has them lets them give it first, with [`ObjectStore::spare_room`], one after the other as long as this holds.
     fn lacks_room(&mut self, _txn: &Transaction) -> bool {

@@ -365,6 +365,10 @@ impl ObjectStore for MemStore {
         if self.removed.is_empty() { StoreState::Idle } else { StoreState::HasWork }
     }
 
+    fn data_bytes(&self, collection: &SpgId, object: &HObject) -> Option<u64> {
+        Some(self.object(collection, object)?.data.len())
+    }
+
     fn collections(&self) -> Vec<SpgId> {
         self.collections.keys().copied().collect()
     }

@@ -9,7 +9,7 @@ use clap::Args;
 use nacre_blockstore::{CheckReport, Layout, MountReport, OpenError};
 use nacre_env::Disk;
 use nacre_kv::KvStore;
-use nacre_osd::storage::{DeviceLabel, Stopped, StoppedPartition, StoreKeys};
+use nacre_osd::storage::{self, DeviceLabel, Stopped, StoppedPartition, StoreKeys};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::process::ExitCode;
@@ -192,12 +192,15 @@ fn opened(stores: Result<Vec<Opened>>, deep: bool, findings: &mut Findings) -> R
     }
 }
 
-/// A PG is in one partition.
+/// A PG is in one partition, beside a copy that is on its way to another one, or what ended with a map that its partition has not seen yet
+/// and was made anew elsewhere with a later one.
 fn twins(stores: &[Opened], findings: &mut Findings) {
     let mut seen = BTreeSet::new();
-    for pg in stores.iter().flat_map(|(store, _)| pgs(store)) {
-        if !seen.insert(pg) {
-            findings.problem("inconsistency", format!("{pg} is in two partitions"));
+    for (store, _) in stores {
+        for pg in pgs(store).into_iter().filter(|pg| !storage::is_arriving(store, pg)) {
+            if !seen.insert((pg, storage::stored_epoch(store, &pg))) {
+                findings.problem("inconsistency", format!("{pg} is in two partitions"));
+            }
         }
     }
 }

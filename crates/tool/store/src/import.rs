@@ -54,9 +54,16 @@ pub(crate) fn read(stores: &mut [Opened], input: impl Read, force: bool) -> Resu
     let ((store, _), behind) = rest.split_first_mut().context("a partition of the store")?;
     let mut others: Vec<&mut BlockStore> = before.iter_mut().chain(behind).map(|(store, _)| store).collect();
     let others = &mut others[..];
-    admit(store, map.as_deref(), &header, force)?;
     let remove = Transaction { collection: header.pg, ops: vec![Op::RemoveCollection] };
-    if store.collections().contains(&header.pg) {
+    // One that was to come to this partition is in another one.
+    let has_it = |store: &BlockStore| store.collections().contains(&header.pg);
+    let elsewhere = others.iter().any(|other| has_it(other));
+    admit(store, map.as_deref(), &header, (has_it(store) || elsewhere, force))?;
+    for other in others.iter_mut().filter(|other| has_it(other)) {
+        other.submit(remove.clone(), StoreToken::without_pg(0))?;
+        other.checkpoint_now()?;
+    }
+    if has_it(store) {
         put(store, others, remove.clone())?;
     }
     match take((&mut *store, &mut *others), &mut source, &header) {
@@ -71,14 +78,19 @@ pub(crate) fn read(stores: &mut [Opened], input: impl Read, force: bool) -> Resu
 
 /// The number of the partition in which an OSD looks for a PG.
 fn home_of(stores: &[Opened], at: &SpgId) -> usize {
-    let epoch = |store| newest_map(store).map_or(0, |map| map.epoch);
-    let all = stores.iter().map(|(store, _)| (epoch(store), store as &dyn ObjectStore));
-    storage::partition_of(&storage::stored_initial_pg_nums(all.collect()), at, stores.len())
+    let all = stores.iter().map(|(store, _)| store as &dyn ObjectStore);
+    storage::partition_of(&storage::stored_initial_pg_nums(all), at, stores.len())
 }
 
-fn admit(store: &BlockStore, map: Option<&OsdMap>, header: &Header, force: bool) -> Result<()> {
+/// Whether the PG may be imported: `is_there` already, perhaps in another partition.
+fn admit(
+    store: &BlockStore,
+    map: Option<&OsdMap>,
+    header: &Header,
+    (is_there, force): (bool, bool),
+) -> Result<()> {
     let pg = header.pg;
-    if !force && store.collections().contains(&pg) {
+    if !force && is_there {
         bail!("the store has {pg} already; --force replaces it");
     }
     let Some(map) = map else {

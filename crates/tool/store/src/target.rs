@@ -233,9 +233,10 @@ pub(crate) fn open_scratch(pieces: Vec<Piece>, shown: &str) -> Result<Vec<Opened
         .with_context(|| format!("{shown}: `nacre store check` says more"))
 }
 
-/// The partition that has a PG; `None`: none has it.
+/// The partition that has a PG; `None`: none has it. Where one has a copy that is on its way to it, the one that it is copied from.
 pub(crate) fn partition_with<'a>(stores: &'a mut [Opened], at: &SpgId) -> Option<&'a mut BlockStore> {
-    stores.iter_mut().map(|(store, _)| store).find(|store| store.collections().contains(at))
+    let with = stores.iter_mut().map(|(store, _)| store).filter(|store| store.collections().contains(at));
+    with.min_by_key(|store| storage::is_arriving(*store, at))
 }
 
 /// How full a store is, as its OSD counts it.

@@ -416,8 +416,9 @@ pub(super) fn check_pg_num(state: &mut State, id: PoolId, wanted: i64) -> Result
         );
     }
     if let Some((osd, shards)) = state.osd.divided_below(pool.pg_num, pg_num) {
-        let why =
-            format!("osd.{osd} has {shards} shards, and pgs that are on different ones cannot be merged");
+        let why = format!(
+            "osd.{osd} has {shards} shards, and is of a version that cannot merge pgs of different ones: upgrade it first"
+        );
         return fail(Errno::EOPNOTSUPP, why);
     }
     if let Some(osd) = state.osd.older_than_merges_of(&pool).filter(|_| pg_num < pool.pg_num) {

@@ -5,7 +5,7 @@ use crate::osd::{BootRefusal, view};
 use crate::state::State;
 use nacre_maps::{OsdMap, flags};
 use nacre_msg::stats::{OsdStat, SlowOps, osd_alert};
-use nacre_types::OsdId;
+use nacre_types::{OsdId, PoolId};
 use std::collections::BTreeMap;
 
 /// Flags that an operator set and may have forgotten.
@@ -29,6 +29,7 @@ pub(super) fn checks(state: &State, map: &OsdMap) -> Vec<Check> {
     out.extend(fullness_checks(map));
     out.extend(flags_check(map));
     out.extend(ahead_check(state, map));
+    out.extend(merges_check(state, map));
     out.extend(refused_check(state, map));
     out.extend(alert_checks(state, map));
     out.extend(slow_ops(state, map));
@@ -106,6 +107,17 @@ fn fullness_checks(map: &OsdMap) -> Vec<Check> {
         (!lines.is_empty()).then(|| Check::new(code, severity, format!("{} {what}", lines.len()), lines))
     };
     kinds.into_iter().filter_map(check).collect()
+}
+
+/// PGs that are to be merged lie in different partitions of an OSD's store, and must come together first.
+fn merges_check(state: &State, map: &OsdMap) -> Option<Check> {
+    let line = |(pool, osd): (&PoolId, &OsdId)| {
+        let name = map.pool_name(*pool).unwrap_or_default();
+        format!("pool '{name}': osd.{osd} has no room to bring both pgs to one part of its store")
+    };
+    let lines: Vec<String> = state.osd.merges_without_room().iter().map(line).collect();
+    let summary = format!("{} pool(s) wait for room to merge pgs", lines.len());
+    (!lines.is_empty()).then(|| Check::new("POOL_MERGE_WAITS", Severity::Warn, summary, lines))
 }
 
 fn flags_check(map: &OsdMap) -> Option<Check> {

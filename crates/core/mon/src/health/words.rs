@@ -243,6 +243,11 @@ const WORDS: &[(&str, &str, &str)] = &[
         "A pool has reached its quota, or its OSDs are full: writes to it are refused.",
         "Delete data, or raise the quota ('ceph osd pool set-quota').",
     ),
+    (
+        "POOL_MERGE_WAITS",
+        "A pool is to have fewer PGs. Two that are to be merged are in different parts of an OSD's store, and neither has room for both.",
+        "Delete data or add OSDs; or set the pool's pg_num back.",
+    ),
     ("POOL_NEARFULL", "OSDs of a pool fill up.", "Add OSDs or delete data."),
     (
         "POOL_NEAR_FULL",

@@ -16,8 +16,9 @@ use nacre_maps::{AutoscaleMode, OsdMap, PgMerge, Pool, flags};
 use nacre_mgr::PgMap;
 use nacre_msg::OsdPgReadyToMerge;
 use nacre_msg::peer::PeerVersions;
-use nacre_msg::stats::pg_state;
+use nacre_msg::stats::{ObjStatSum, pg_state};
 use nacre_types::{Epoch, OsdId, PgId, PoolId, hash};
+use std::collections::BTreeMap;
 
 /// What is to be done with a pool next.
 enum Step {
@@ -31,14 +32,58 @@ enum Step {
     GiveUp,
 }
 
-/// Key of the metadata of an OSD of ours that says into how many shards its PGs are divided, each with a store of its own, where there are
-/// several. PGs of different shards cannot be merged.
+/// Key of the metadata of an OSD of ours that says into how many partitions its store is divided, where there are several. PGs of different
+/// ones cannot be merged.
 const SHARDS_KEY: &str = "nacre_shards";
+/// Key of the metadata of those that bring the PG that ends to the partition of the other one first, as soon as both stand still: of them
+/// the number counts only for the room that this takes.
+const RELOCATES_KEY: &str = "nacre_relocates_pgs";
 
 /// Whether the merge that leaves `pg_num` PGs may be one of PGs on different shards: a PG is on that of its seed, or of the seed that it
 /// was split off (`ShardRouter::shard_of` in daemon/osd).
 fn is_across_shards(pg_num: u32, shards: u32) -> bool {
     pg_num.checked_ilog2().is_some_and(|highest| !(1_u32 << highest).is_multiple_of(shards.max(1)))
+}
+
+/// An OSD whose store is divided.
+#[derive(Debug, Clone, Copy)]
+struct Divided {
+    osd: OsdId,
+    /// Into how many partitions.
+    shards: u32,
+    /// It brings PGs that are to be merged to one of them.
+    relocates: bool,
+}
+
+/// What clones of a coded pool's objects may take each that share nothing any more: `osd_max_object_size`, as it is unless somebody says
+/// otherwise.
+const CLONE_BYTES_MAX: i64 = 128 << 20;
+/// What a store gives to the end of each object beside its bytes.
+const BLOCK_BYTES: i64 = 4096;
+
+/// Bytes that a copy of a PG may take in a partition, at most. How much of an OSD's omap is in one PG nobody counts.
+fn copy_bytes(sum: &ObjStatSum, is_coded: bool, omap_bytes: i64) -> i64 {
+    let (bytes, clones) = (sum.num_bytes.max(0), sum.num_object_clones.max(0));
+    // What clones share is written once for each in an erasure-coded pool.
+    let unshared = if is_coded { clones.saturating_mul(bytes.min(CLONE_BYTES_MAX)) } else { 0 };
+    let ends = sum.num_objects.max(0).saturating_mul(BLOCK_BYTES);
+    bytes.saturating_add(unshared).saturating_add(ends).saturating_add(omap_bytes.max(0))
+}
+
+/// Whether a divided store may get a copy of `source` once more, in another partition, if it has one: what it reports is what its fullest
+/// partition has, times their number. Twice as much is asked for, since others write meanwhile.
+fn has_room(map: &OsdMap, stats: &PgMap, source: PgId, one: &Divided) -> bool {
+    if !map.pg_to_up_acting(source).acting.contains(&one.osd) {
+        return true;
+    }
+    if map.state(one.osd) & (flags::osd::FULL | flags::osd::BACKFILLFULL | flags::osd::NEARFULL) != 0 {
+        return false;
+    }
+    let is_coded = map.pool(source.pool).is_some_and(|pool| !pool.is_replicated());
+    let Some(statfs) = stats.osd(one.osd).map(|stat| &stat.statfs) else { return true };
+    let bytes =
+        stats.pg(source).map_or(0, |stat| copy_bytes(&stat.stats.sum, is_coded, statfs.omap_allocated));
+    statfs.available.max(0) / i64::from(one.shards.max(1)) / 2 >= bytes
 }
 
 /// Both PGs of the next merge of a pool with `pg_num` PGs: source and target.
@@ -100,15 +145,31 @@ impl OsdMaps {
         // An OSD that came since may have several shards. Its PGs would stop and serve again for ever.
         let is_apart = |pool: &Pool| {
             let left = pool.pg_num.saturating_sub(1);
-            divided.iter().any(|(_, shards)| is_across_shards(left, *shards))
-                || is_old && !pool.is_replicated()
+            let is_across = |one: &Divided| is_across_shards(left, one.shards);
+            divided.iter().any(|one| !one.relocates && is_across(one)) || is_old && !pool.is_replicated()
         };
+        let without_room = |id: PoolId, pool: &Pool| {
+            let left = pool.pg_num.saturating_sub(1);
+            let across: Vec<&Divided> =
+                divided.iter().filter(|one| is_across_shards(left, one.shards)).collect();
+            let (source, _) = pair(id, pool.pg_num);
+            across.into_iter().find(|one| !has_room(map, stats, source, one)).map(|one| one.osd)
+        };
+        let mut waiting = BTreeMap::new();
         let steps: Vec<(PoolId, Step)> = { map.pools.iter() }
             .filter(|(_, pool)| shrinks(pool))
             .filter_map(|(id, pool)| Some((*id, pool, step(map, stats, *id, pool)?)))
             .filter(|(_, pool, step)| !matches!(step, Step::Prepare) || !is_apart(pool))
+            .filter(|(id, pool, step)| {
+                let Some(osd) = without_room(*id, pool).filter(|_| matches!(step, Step::Prepare)) else {
+                    return true;
+                };
+                waiting.insert(*id, osd);
+                false
+            })
             .map(|(id, _, step)| (id, step))
             .collect();
+        self.merges_without_room = waiting;
         for (id, step) in steps {
             let epoch = self.pending().incremental.epoch;
             match step {
@@ -143,7 +204,13 @@ impl OsdMaps {
     /// with the number of its shards.
     pub(crate) fn divided_below(&self, pg_num: u32, wanted: u32) -> Option<(OsdId, u32)> {
         let is_across = |shards: u32| (wanted..pg_num).any(|left| is_across_shards(left, shards));
-        self.divided().into_iter().find(|(_, shards)| is_across(*shards))
+        let fixed = self.divided().into_iter().filter(|one| !one.relocates);
+        fixed.map(|one| (one.osd, one.shards)).find(|(_, shards)| is_across(*shards))
+    }
+
+    /// Pools whose next merge waits until an OSD has room in the other partition of its store, with that OSD.
+    pub(crate) fn merges_without_room(&self) -> &BTreeMap<PoolId, OsdId> {
+        &self.merges_without_room
     }
 
     /// An OSD that is up and of a version that cannot merge PGs of this pool.
@@ -152,9 +219,13 @@ impl OsdMaps {
     }
 
     /// OSDs that have said that they have several shards, with the number of these. Those that are away come back with the copies that they have.
-    fn divided(&self) -> Vec<(OsdId, u32)> {
-        let shards = |osd: OsdId| self.metadata(osd)?.get(SHARDS_KEY)?.parse().ok();
-        self.map().osds().filter_map(|osd| Some((osd, shards(osd)?))).collect()
+    fn divided(&self) -> Vec<Divided> {
+        let divided = |osd: OsdId| {
+            let metadata = self.metadata(osd)?;
+            let shards = metadata.get(SHARDS_KEY)?.parse().ok()?;
+            Some(Divided { osd, shards, relocates: metadata.contains_key(RELOCATES_KEY) })
+        };
+        self.map().osds().filter_map(divided).collect()
     }
 
     /// The primary of two PGs that are to be merged says how they stand. What is not so any more, or not yet,

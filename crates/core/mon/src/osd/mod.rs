@@ -68,6 +68,8 @@ pub struct OsdMaps {
     failures: Failures,
     /// Pools whose PGs are not all created yet.
     creating: BTreeMap<PoolId, Creating>,
+    /// Pools whose next merge waits for room in a divided store of this OSD.
+    merges_without_room: BTreeMap<PoolId, OsdId>,
     /// PGs that are to be made anew.
     recreating: recreate::Recreating,
     /// Every snapshot ever removed, by pool.
@@ -185,6 +187,7 @@ impl OsdMaps {
             refused_boots: BTreeMap::new(),
             failures: Failures::default(),
             creating: pools::read_creating(snapshot)?,
+            merges_without_room: BTreeMap::new(),
             recreating: recreate::read(snapshot)?,
             removed_snaps: snaps::read_removed(snapshot)?,
             changes: Batch::default(),

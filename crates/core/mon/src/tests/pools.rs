@@ -357,7 +357,8 @@ fn a_pool_loses_groups_one_at_a_time_when_both_stand_still() {
     world.check();
 }
 
-/// An OSD with several shards says so: what it could not do is refused, and not begun when it comes later.
+/// An OSD with several shards says so, and whether it can bring PGs together: what it could not do is refused, and not begun when it comes
+/// later.
 #[test]
 fn pgs_on_different_shards_of_an_osd_are_not_to_be_merged() {
     let (mut world, admin) = world_with_pool();
@@ -370,18 +371,21 @@ fn pgs_on_different_shards_of_an_osd_are_not_to_be_merged() {
         let json = format!(r#"{{"prefix":"osd pool set","pool":"p","var":"pg_num","val":"{pg_num}"}}"#);
         world.ask(admin, &json).map(|ack| ack.result)
     };
-    let boot = |world: &mut World, shards: &str| {
+    let boot = |world: &mut World, shards: &str, relocates: bool| {
         world.ask(admin, r#"{"prefix":"osd down","ids":["2"]}"#);
         let session = world.connect("osd.2");
         let boot_epoch = world.map().epoch;
         world.boot_as(session, 2, 1, |mut boot| {
             boot.metadata.insert("nacre_shards".to_owned(), shards.to_owned());
+            if relocates {
+                boot.metadata.insert("nacre_relocates_pgs".to_owned(), "1".to_owned());
+            }
             OsdBoot { boot_epoch, ..boot }
         });
         world.pass(Duration::from_secs(2));
         assert!(world.map().is_up(2));
     };
-    boot(&mut world, "2");
+    boot(&mut world, "2", false);
     assert_eq!(set(&mut world, 1), Some(Errno::EOPNOTSUPP.negated()));
     world.ask(admin, r#"{"prefix":"osd down","ids":["2"]}"#);
     world.pass(Duration::from_secs(1));
@@ -389,14 +393,66 @@ fn pgs_on_different_shards_of_an_osd_are_not_to_be_merged() {
     assert_eq!(set(&mut world, 1), Some(Errno::EOPNOTSUPP.negated()), "it comes back with what it has");
     assert_eq!(set(&mut world, 2), Some(0), "an even distance");
     assert_eq!(world.map().pools[&1].pg_num_target, 2);
-    boot(&mut world, "3");
+    boot(&mut world, "3", false);
     world.pass(Duration::from_secs(2));
     let epoch = world.map().epoch;
     report(&mut world, osd, |stat| (stat.reported_epoch, stat.acting_primary) = (epoch, 0));
     world.pass(Duration::from_secs(10));
     let pool = &world.map().pools[&1];
     assert_eq!((pool.pg_num, pool.pg_num_pending), (all, all), "nothing begins that does not end");
+    boot(&mut world, "3", true);
+    let epoch = world.map().epoch;
+    report(&mut world, osd, |stat| (stat.reported_epoch, stat.acting_primary) = (epoch, 0));
+    world.pass(Duration::from_secs(10));
+    assert_eq!(world.map().pools[&1].pg_num_pending, all - 1, "this one brings them together");
+    assert_eq!(set(&mut world, 1), Some(0));
     world.check();
+}
+
+/// The PG that ends is copied to the other's partition: begun only where there is room for that.
+#[test]
+fn pgs_on_different_shards_wait_for_room() {
+    let (mut world, admin) = world_with_pool();
+    let osd = world.connect("osd.0");
+    let all = world.map().pools[&1].pg_num;
+    for seed in 0..all {
+        world.message(osd, 0, OsdPgCreated { version: 0, pg: PgId::new(1, seed) });
+    }
+    world.ask(admin, r#"{"prefix":"osd down","ids":["0"]}"#);
+    let osd = world.connect("osd.0");
+    let boot_epoch = world.map().epoch;
+    world.boot_as(osd, 0, 1, |mut boot| {
+        for (key, value) in [("nacre_shards", "3"), ("nacre_relocates_pgs", "1")] {
+            boot.metadata.insert(key.to_owned(), value.to_owned());
+        }
+        OsdBoot { boot_epoch, ..boot }
+    });
+    world.pass(Duration::from_secs(2));
+    let lower = format!(r#"{{"prefix":"osd pool set","pool":"p","var":"pg_num","val":"{}"}}"#, all - 1);
+    assert_eq!(world.ask(admin, &lower).map(|ack| ack.result), Some(0));
+    let waits = |world: &World| {
+        let checks = crate::health::checks(world.mon.state());
+        checks.into_iter().find(|check| check.code == "POOL_MERGE_WAITS").map(|check| check.detail)
+    };
+    // First they are placed together.
+    world.pass(Duration::from_secs(5));
+    let epoch = world.map().epoch;
+    // The report tells of nothing available.
+    report(&mut world, osd, |stat| {
+        (stat.reported_epoch, stat.acting_primary) = (epoch, 0);
+        stat.stats.sum.num_bytes = 1 << 20;
+    });
+    world.pass(Duration::from_secs(5));
+    assert_eq!(world.map().pools[&1].pg_num_pending, all, "it waits");
+    let said = waits(&world).expect("a check");
+    assert_eq!(said, ["pool 'p': osd.0 has no room to bring both pgs to one part of its store"]);
+    let epoch = world.map().epoch;
+    report(&mut world, osd, |stat| {
+        (stat.reported_epoch, stat.reported_seq, stat.acting_primary) = (epoch, 9, 0);
+    });
+    world.pass(Duration::from_secs(5));
+    assert_eq!(world.map().pools[&1].pg_num_pending, all - 1, "an empty one needs no room");
+    assert_eq!(waits(&world), None);
 }
 
 #[test]

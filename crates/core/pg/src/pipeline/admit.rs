@@ -88,7 +88,7 @@ impl PgState {
         let epoch = op.op.epoch;
         let forced = self.map.pools.get(&self.spg.pg.pool).map_or(0, |pool| pool.last_force_op_resend);
         let placed = op.op.name.is_empty() || head.pg(self.interval.pg_num) == self.spg.pg;
-        epoch < self.interval.primary_since || epoch < forced || !placed
+        epoch < self.interval.primary_since || epoch < forced || epoch <= self.resent_through || !placed
     }
 
     fn is_allowed(&self, op: &ClientOp, intent: &Intent) -> bool {

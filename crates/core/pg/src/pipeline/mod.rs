@@ -151,6 +151,11 @@ impl Pipeline {
         !self.future.is_empty()
     }
 
+    /// Those that wait for a newer map, in the order of these, and in which they came.
+    pub(crate) fn take_future(&mut self) -> Vec<ClientOp> {
+        std::mem::take(&mut self.future).into_values().flatten().collect()
+    }
+
     /// Messages that computed with `epoch` or older go on.
     pub(crate) fn wake_for_epoch(&mut self, epoch: Epoch) {
         let later = self.future.split_off(&(epoch.saturating_add(1)));

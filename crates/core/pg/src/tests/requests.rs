@@ -504,3 +504,20 @@ fn a_copy_from_a_pg_that_serves_nobody_gives_up() {
     assert_eq!(result(&world, copy), Some(Errno::EAGAIN.negated()));
     assert_eq!(result(&world, behind), Some(0));
 }
+
+/// A client sends in order; what it sent before the copy went to another partition it sends again, and what was late of that must not come
+/// between.
+#[test]
+fn what_was_sent_with_maps_that_a_copy_saw_elsewhere_is_dropped_and_what_is_sent_again_is_done() {
+    let mut world = World::new(3, 1);
+    world.run_until_idle();
+    let (primary, epoch) = (world.primary(), world.clients[0].epoch);
+    world.pg(primary).expect("it is there").resent_through(epoch);
+    let late = world.request(0, "a", append("x"));
+    world.run_until_idle();
+    assert!(world.stored("a").is_none() && !world.clients[0].replies.contains_key(&late));
+    world.pg(primary).expect("it is there").resent_through(epoch - 1);
+    world.repeat(0, late, "a", append("x"));
+    world.run_until_idle();
+    assert_eq!(world.clients[0].replies[&late].result, 0);
+}

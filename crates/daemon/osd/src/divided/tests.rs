@@ -66,10 +66,11 @@ fn a_pg_is_in_the_partition_that_was_said_and_its_children_are_with_it() {
 fn maps_are_in_all_partitions_and_one_completion_is_heard_of() {
     let mut store = three();
     let map = OsdMap { epoch: 5, ..OsdMap::default() };
-    put(&mut store, OWN_COLLECTION, save_map(&map, Some(&[(2, 8)].into())).ops);
+    let txn = save_map(&store, &map, Some(&[(2, 8)].into()), None);
+    put(&mut store, OWN_COLLECTION, txn.ops);
     for part in store.all() {
         assert_eq!(stored_maps(part).len(), 1);
-        assert_eq!(stored_initial_pg_nums(vec![(5, part)]), [(2, 8)].into());
+        assert_eq!(stored_initial_pg_nums([part as &dyn ObjectStore]), [(2, 8)].into());
     }
     let key = ByteStr::from_static("recovery/1");
     put(&mut store, OWN_COLLECTION, vec![Op::MetaSet { key, value: Bytes::from_static(b"sealed") }]);
@@ -80,18 +81,27 @@ fn maps_are_in_all_partitions_and_one_completion_is_heard_of() {
 /// A partition with maps of these epochs, as far as it keeps them.
 fn with(epochs: std::ops::RangeInclusive<Epoch>, pools: &[(PoolId, u32)]) -> MemStore {
     let mut store = MemStore::new(BYTES);
+    save(&mut store, epochs, pools, None);
+    store
+}
+
+fn save(
+    store: &mut MemStore,
+    epochs: std::ops::RangeInclusive<Epoch>,
+    pools: &[(PoolId, u32)],
+    needed: Option<Epoch>,
+) {
     for epoch in epochs {
         let pools = pools.iter().copied().collect();
-        let txn = save_map(&OsdMap { epoch, ..OsdMap::default() }, Some(&pools));
+        let txn = save_map(store, &OsdMap { epoch, ..OsdMap::default() }, Some(&pools), needed);
         store.submit(txn, COPY).expect("room");
     }
-    store
 }
 
 fn level(stores: &mut [MemStore]) -> Result<(), MapsApart> {
     let all: Vec<&dyn ObjectStore> = stores.iter().map(|store| store as &dyn ObjectStore).collect();
-    for (txn, store) in level_maps(&all)?.into_iter().zip(stores) {
-        store.submit(txn, COPY).expect("room");
+    for (txns, store) in level_maps(&all)?.into_iter().zip(stores) {
+        txns.into_iter().for_each(|txn| store.submit(txn, COPY).expect("room"));
     }
     Ok(())
 }
@@ -112,6 +122,31 @@ fn older_maps_than_a_partition_keeps_are_not_copied_and_go() {
             assert_eq!(keys(store), (50, Some("osdmap/0000000951".into())));
         }
     }
+}
+
+/// A PG that changes its partition sees them later, also after a restart with another number of shards.
+#[test]
+fn maps_that_are_needed_are_kept_however_old_and_go_when_they_are_not() {
+    let mut stores = [with(900..=999, &[]), with(900..=999, &[])];
+    save(&mut stores[0], 1000..=1100, &[], Some(960));
+    save(&mut stores[1], 1000..=1100, &[], None);
+    assert_eq!(keys(&stores[0]), (141, Some("osdmap/0000000960".into())));
+    level(&mut stores).expect("close enough");
+    for store in &mut stores {
+        assert_eq!(keys(store), (141, Some("osdmap/0000000960".into())));
+        save(store, 1101..=1110, &[], None);
+        assert_eq!(keys(store), (50, Some("osdmap/0000001061".into())));
+    }
+}
+
+/// A shard that was behind when another one stored that a pool has fewer PGs, and stored newer maps since.
+#[test]
+fn the_fewest_pgs_that_any_partition_knows_of_count() {
+    let stores = [with(10..=20, &[(1, 7), (2, 4)]), with(10..=30, &[(1, 8), (3, 1)])];
+    let all = || stores.iter().map(|store| store as &dyn ObjectStore);
+    let known = [(1, 7), (2, 4), (3, 1)].into();
+    assert_eq!(stored_initial_pg_nums(all()), known);
+    assert_eq!(stored_initial_pg_nums(all().rev()), known);
 }
 
 #[test]
@@ -135,17 +170,19 @@ fn partitions_that_come_to_one_shard_get_each_others_maps() {
     let mut stores = [with(3..=6, &[(2, 4)]), with(4..=9, &[(2, 4), (3, 1)]), MemStore::new(BYTES)];
     let all: Vec<&dyn ObjectStore> = stores.iter().map(|store| store as &dyn ObjectStore).collect();
     let lacking = level_maps(&all).expect("close enough");
-    for (txn, store) in lacking.into_iter().zip(&mut stores) {
-        assert!(is_of_maps(&txn));
-        store.submit(txn, COPY).expect("room");
+    for (txns, store) in lacking.into_iter().zip(&mut stores) {
+        for txn in txns {
+            assert!(is_of_maps(&txn));
+            store.submit(txn, COPY).expect("room");
+        }
     }
     for store in &stores {
         let epochs: Vec<Epoch> = stored_maps(store).iter().map(|map| map.epoch).collect();
         assert_eq!(epochs, [3, 4, 5, 6, 7, 8, 9]);
-        assert_eq!(stored_initial_pg_nums(vec![(9, store)]), [(2, 4), (3, 1)].into());
+        assert_eq!(stored_initial_pg_nums([store as &dyn ObjectStore]), [(2, 4), (3, 1)].into());
     }
     let all: Vec<&dyn ObjectStore> = stores.iter().map(|store| store as &dyn ObjectStore).collect();
-    assert!(level_maps(&all).expect("equal").iter().all(|txn| txn.ops.is_empty()), "nothing is lacking");
+    assert!(level_maps(&all).expect("equal").iter().all(Vec::is_empty), "nothing is lacking");
 }
 
 /// Whatever collections there are, the whole is as full as the fullest part, and says so of the whole.

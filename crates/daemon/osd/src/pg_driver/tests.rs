@@ -3,6 +3,8 @@
 use super::*;
 use crate::dispatch::tests::config;
 use crate::divided::Divided;
+use crate::own_collection::level_maps;
+use crate::relocation_msg::RelocationMsg;
 use crate::shard::Shard;
 use crate::start::{Machine, assemble};
 use crate::tracker::tests::reply;
@@ -91,14 +93,28 @@ fn as_many_objects_are_recovered_at_a_time_as_the_options_say() {
 
 /// The only shard of an OSD whose store has so many partitions.
 fn shard(partitions: usize) -> Shard {
-    let store = || Box::new(MemStore::new(1 << 20)) as Box<dyn ObjectStore + Send>;
-    let others: Vec<_> = (1..partitions).map(|number| (number, store())).collect();
-    let store = if others.is_empty() { store() } else { Box::new(Divided::new((0, store()), others)) };
-    let net = RealNet::new().expect("an epoll");
-    let (clock, entropy, waker) = (Box::new(RealClock::start()), Box::new(SeededEntropy(1)), net.waker());
-    let machine = Machine { clock, entropy, net: Box::new(net), waker, store, tuning: Tuning::default() };
-    let osd = assemble(&config(1), partitions, vec![machine]).expect("ports");
-    osd.shards.into_iter().next().expect("one shard")
+    shard_with((0..partitions).map(|_| MemStore::new(1 << 20)).collect())
+}
+
+/// Likewise with these partitions.
+fn shard_with(partitions: Vec<MemStore>) -> Shard {
+    let count = partitions.len();
+    let mut stores = partitions.into_iter().map(|store| Box::new(store) as Box<dyn ObjectStore + Send>);
+    let first = stores.next().expect("a partition");
+    let others: Vec<_> = stores.enumerate().map(|(nth, store)| (nth + 1, store)).collect();
+    let store = if others.is_empty() { first } else { Box::new(Divided::new((0, first), others)) };
+    shards_with(count, vec![store]).remove(0)
+}
+
+/// The shards of an OSD with so many partitions, each with its store.
+fn shards_with(partitions: usize, stores: Vec<Box<dyn ObjectStore + Send>>) -> Vec<Shard> {
+    let machine = |store| {
+        let net = RealNet::new().expect("an epoll");
+        let (clock, entropy, waker) = (Box::new(RealClock::start()), Box::new(SeededEntropy(1)), net.waker());
+        Machine { clock, entropy, net: Box::new(net), waker, store, tuning: Tuning::default() }
+    };
+    let machines: Vec<Machine> = stores.into_iter().map(machine).collect();
+    assemble(&config(machines.len()), partitions, machines).expect("ports").shards
 }
 
 /// Pool 1 with so many PGs, all of them on this OSD alone.
@@ -139,4 +155,304 @@ fn has_the_sources_object(partitions: usize) -> bool {
 fn a_pg_is_merged_with_one_of_its_own_partition_only() {
     assert!(has_the_sources_object(1));
     assert!(!has_the_sources_object(2));
+}
+
+/// [`map_of`] with the last PG about to be merged.
+fn map_before_merge(epoch: Epoch, pg_num: u32) -> Arc<OsdMap> {
+    let mut map = OsdMap::clone(&map_of(epoch, pg_num));
+    map.pools.values_mut().for_each(|pool| pool.pg_num_pending = pg_num - 1);
+    Arc::new(map)
+}
+
+/// Turns of the only shard of an OSD, as far as they are about PGs that change their partition.
+fn relocate(driver: &mut PgDriver, cx: &mut ShardCx<'_>) {
+    loop {
+        while let Some(msg) = cx.net.router.next_local() {
+            if let ShardMsg::Relocation(spg, msg) = msg {
+                driver.relocation_msg(cx, spg, msg);
+            }
+        }
+        driver.relocate(cx);
+        let has_more = driver.drain_completions(cx, |_| ());
+        if !has_more && !driver.relocations.has_work() && !cx.net.router.has_local() {
+            return;
+        }
+    }
+}
+
+fn stored_map_count(driver: &PgDriver) -> usize {
+    crate::own_collection::stored_epochs(driver.store.as_ref()).len()
+}
+
+/// It sees later what came meanwhile, however much that is.
+#[test]
+fn a_pg_that_is_to_be_merged_goes_to_the_others_partition_and_sees_all_maps_there() {
+    let [target, source] = [0, 1].map(|seed| SpgId::replicated(PgId::new(1, seed)));
+    let object = HObject { hash: 1, ..HObject::head(1, "".into(), "".into(), "of the source".into()) };
+    let mut shard = shard(2);
+    let parts = shard.lend().0.parts;
+    let (driver, mut cx) = (parts.pgs, parts.cx);
+    driver.advance(&mut cx, &map_of(10, 2));
+    for spg in [target, source] {
+        driver.create_pg(&mut cx, spg, PgCreateInfo::ordered(10));
+    }
+    assert_eq!([target, source].map(|spg| driver.store.partition_of(&spg)), [Some(1), Some(0)]);
+    let put = Transaction { collection: source, ops: vec![Op::Touch(object.clone())] };
+    driver.submit(&mut cx, put, StoreToken::without_pg(0));
+    for epoch in 11..400 {
+        driver.advance(&mut cx, &map_before_merge(epoch, 2));
+        assert!(driver.pgs.all() == [target] && driver.relocations.expects(&source));
+    }
+    let said =
+        |driver: &PgDriver| driver.relocations.stats().map(|(pg, stat)| (pg, stat.state)).collect::<Vec<_>>();
+    assert_eq!(said(driver), [(source.pg, nacre_msg::stats::pg_state::PEERING)]);
+    assert_eq!((driver.pgs.maps_from(0).len(), stored_map_count(driver)), (100, 390), "memory stays bounded");
+    relocate(driver, &mut cx);
+    assert!(!driver.broken && !driver.relocations.expects(&source));
+    assert!(driver.pgs.all() == [target, source] && said(driver).is_empty());
+    assert_eq!(driver.store.partition_of(&source), Some(1));
+    assert!(driver.pgs.get(&source).is_some_and(|pg| pg.has_seen(399)));
+    let there: Vec<SpgId> = driver.store.each_partition()[0].1.collections();
+    assert!(!there.contains(&source), "{there:?}");
+    for epoch in 400..500 {
+        driver.advance(&mut cx, &map_before_merge(epoch, 2));
+    }
+    assert_eq!((driver.pgs.maps_from(0).len(), stored_map_count(driver)), (100, 50));
+    driver.advance(&mut cx, &map_of(500, 1));
+    driver.finish_moving(&mut cx, target);
+    assert!(!driver.broken && driver.pgs.all() == [target]);
+    assert!(driver.store.list(&target, &HObject::MIN, 9).contains(&object), "merged");
+}
+
+/// Nobody else may make it meanwhile. Where there is none, whoever wants one makes it at once.
+#[test]
+fn a_pg_that_may_come_from_another_partition_is_not_made_anew_before_it_is_known_that_there_is_none() {
+    let [target, source] = [0, 1].map(|seed| SpgId::replicated(PgId::new(1, seed)));
+    let mut shard = shard(2);
+    let parts = shard.lend().0.parts;
+    let (driver, mut cx) = (parts.pgs, parts.cx);
+    driver.advance(&mut cx, &map_of(10, 2));
+    driver.create_pg(&mut cx, target, PgCreateInfo::ordered(10));
+    driver.advance(&mut cx, &map_before_merge(11, 2));
+    driver.create_pg(&mut cx, source, PgCreateInfo::ordered(10));
+    assert_eq!(driver.pgs.all(), [target]);
+    relocate(driver, &mut cx);
+    assert_eq!(driver.pgs.all(), [target, source]);
+    assert_eq!(driver.store.partition_of(&source), Some(1));
+    driver.advance(&mut cx, &map_of(12, 2));
+    assert!(driver.relocations.maps_needed_from().is_none() && driver.pgs.get(&source).is_some());
+    driver.advance(&mut cx, &map_before_merge(13, 2));
+    assert!(
+        driver.pgs.all() == [target, source],
+        "it is where it belongs, though the merge was called off once"
+    );
+}
+
+/// The OSD was away while the pool lost the PG and got it again: what was on its way finds nobody, and harms nobody.
+#[test]
+fn what_is_on_its_way_ends_with_its_pg_and_leaves_the_one_that_is_made_anew_alone() {
+    for in_part in [false, true] {
+        let [target, source] = [0, 1].map(|seed| SpgId::replicated(PgId::new(1, seed)));
+        let object = HObject { hash: 1, ..HObject::head(1, "".into(), "".into(), "old".into()) };
+        let mut shard = shard(2);
+        let parts = shard.lend().0.parts;
+        let (driver, mut cx) = (parts.pgs, parts.cx);
+        driver.advance(&mut cx, &map_of(10, 2));
+        for spg in [target, source] {
+            driver.create_pg(&mut cx, spg, PgCreateInfo::ordered(10));
+        }
+        let put = Transaction { collection: source, ops: vec![Op::Touch(object.clone())] };
+        driver.submit(&mut cx, put, StoreToken::without_pg(0));
+        driver.advance(&mut cx, &map_before_merge(11, 2));
+        if in_part {
+            while let Some(msg) = cx.net.router.next_local() {
+                if let ShardMsg::Relocation(spg, msg) = msg {
+                    driver.relocation_msg(&mut cx, spg, msg);
+                }
+            }
+            driver.drain_completions(&mut cx, |_| ());
+            assert!(
+                driver.store.each_partition().iter().all(|(_, part)| part.collections().contains(&source))
+            );
+        }
+        driver.advance(&mut cx, &map_of(12, 1));
+        assert!(!driver.store.collections().contains(&source), "{in_part}");
+        driver.advance(&mut cx, &map_of(13, 2));
+        driver.finish_moving(&mut cx, target);
+        relocate(driver, &mut cx);
+        assert!(!driver.broken && driver.pgs.all() == [target, source], "{in_part}");
+        assert!(driver.relocations.maps_needed_from().is_none());
+        let parts: Vec<bool> = driver
+            .store
+            .each_partition()
+            .iter()
+            .map(|(_, part)| part.collections().contains(&source))
+            .collect();
+        assert_eq!(parts, [false, true], "{in_part}");
+        assert_eq!(driver.store.list(&source, &HObject::MIN, 9), [], "{in_part}");
+    }
+}
+
+/// Nobody else may make it before, or what belongs to it stays where it is.
+#[test]
+fn a_pg_on_its_way_splits_when_it_has_come() {
+    let [target, source, child] = [0, 1, 3].map(|seed| SpgId::replicated(PgId::new(1, seed)));
+    let object = HObject { hash: 3, ..HObject::head(1, "".into(), "".into(), "of the child".into()) };
+    let mut shard = shard(2);
+    let parts = shard.lend().0.parts;
+    let (driver, mut cx) = (parts.pgs, parts.cx);
+    driver.advance(&mut cx, &map_of(10, 2));
+    for spg in [target, source] {
+        driver.create_pg(&mut cx, spg, PgCreateInfo::ordered(10));
+    }
+    let put = Transaction { collection: source, ops: vec![Op::Touch(object.clone())] };
+    driver.submit(&mut cx, put, StoreToken::without_pg(0));
+    driver.advance(&mut cx, &map_before_merge(11, 2));
+    driver.advance(&mut cx, &map_of(12, 4));
+    driver.create_pg(&mut cx, child, PgCreateInfo::ordered(12));
+    assert!(!driver.pgs.contains(&child) && driver.relocations.expects(&child));
+    relocate(driver, &mut cx);
+    driver.finish_moving(&mut cx, source);
+    assert!(!driver.broken && driver.pgs.contains(&source) && driver.pgs.contains(&child));
+    assert_eq!(driver.store.partition_of(&child), Some(1));
+    assert_eq!(driver.store.list(&child, &HObject::MIN, 9), [object]);
+    assert!(!driver.relocations.expects(&child));
+}
+
+/// What a partition has, in another store.
+fn copy_of(view: &dyn ObjectStore) -> MemStore {
+    let mut copy = MemStore::new(1 << 20);
+    for collection in view.collections() {
+        let mut ops = vec![Op::CreateCollection];
+        ops.extend(view.list(&collection, &HObject::MIN, 99).into_iter().map(Op::Touch));
+        let values = view.pg_meta(&collection, b"").into_iter();
+        ops.extend(values.map(|(key, value)| Op::MetaSet { key, value }));
+        copy.submit(Transaction { collection, ops }, StoreToken::without_pg(0)).expect("room");
+    }
+    // Nobody waits for these.
+    copy.drain(&mut Vec::new());
+    copy
+}
+
+/// Two partitions of an OSD that had both PGs with map 10, and then saw these maps: as they were then, and as they are.
+fn partitions_before_and_after(maps: &[Arc<OsdMap>]) -> [Vec<MemStore>; 2] {
+    let pgs = [0, 1].map(|seed| SpgId::replicated(PgId::new(1, seed)));
+    let object = HObject { hash: 1, ..HObject::head(1, "".into(), "".into(), "old".into()) };
+    let mut shard = shard(2);
+    let parts = shard.lend().0.parts;
+    let (driver, mut cx) = (parts.pgs, parts.cx);
+    driver.advance(&mut cx, &map_of(10, 2));
+    for spg in pgs {
+        driver.create_pg(&mut cx, spg, PgCreateInfo::ordered(10));
+    }
+    let put = Transaction { collection: pgs[1], ops: vec![Op::Touch(object)] };
+    driver.submit(&mut cx, put, StoreToken::without_pg(0));
+    let all =
+        |driver: &PgDriver| driver.store.each_partition().iter().map(|(_, part)| copy_of(*part)).collect();
+    let before = all(driver);
+    for map in maps {
+        driver.advance(&mut cx, map);
+        driver.finish_moving(&mut cx, pgs[0]);
+        relocate(driver, &mut cx);
+    }
+    assert!(!driver.broken);
+    [before, all(driver)]
+}
+
+fn has(store: &dyn ObjectStore, spg: SpgId) -> bool {
+    store.collections().contains(&spg)
+}
+
+/// An OSD that was away gets the maps with which a pool lost a PG and got it again, and is killed when one partition has them and the other
+/// one does not: the old PG must neither stop the OSD nor take the place of the new one.
+#[test]
+fn a_pg_that_ended_and_was_made_anew_in_another_partition_is_the_new_one_after_a_kill() {
+    let source = SpgId::replicated(PgId::new(1, 1));
+    let maps = [map_before_merge(11, 2), map_of(12, 1), map_of(13, 2)];
+    let killed = || {
+        let [mut before, mut after] = partitions_before_and_after(&maps);
+        let (mut old, new) = (before.remove(0), after.remove(1));
+        assert!(has(&old, source) && has(&new, source));
+        let stale = HObject { hash: 1, ..HObject::head(1, "".into(), "".into(), "removed since".into()) };
+        let put = Transaction { collection: source, ops: vec![Op::Touch(stale)] };
+        old.submit(put, StoreToken::without_pg(0)).expect("room");
+        (old, new)
+    };
+    let (mut old, new) = killed();
+    let lacking = level_maps(&[&old, &new]).expect("close enough").remove(0);
+    lacking.into_iter().for_each(|txn| old.submit(txn, StoreToken::without_pg(0)).expect("room"));
+    old.drain(&mut Vec::new());
+    let mut one = shard_with(vec![old, new]);
+    let parts = one.lend().0.parts;
+    let (driver, mut cx) = (parts.pgs, parts.cx);
+    driver.load_pgs(&mut cx).expect("maps");
+    relocate(driver, &mut cx);
+    assert!(!driver.broken && driver.pgs.contains(&source));
+    assert_eq!(driver.store.partition_of(&source), Some(1));
+    let names = driver.store.list(&source, &HObject::MIN, 9);
+    assert_eq!(names.iter().map(|object| object.name.to_string()).collect::<Vec<_>>(), ["old"]);
+    assert!(!has(driver.store.each_partition()[0].1, source));
+
+    let (old, new) = killed();
+    let mut shards = shards_with(2, vec![Box::new(old), Box::new(new)]);
+    for (shard, is_behind) in shards.iter_mut().zip([true, false]) {
+        let parts = shard.lend().0.parts;
+        let (driver, mut cx) = (parts.pgs, parts.cx);
+        driver.load_pgs(&mut cx).expect("maps");
+        assert!(driver.pgs.contains(&source) && !driver.relocations.expects(&source));
+        let seen = |driver: &PgDriver| driver.pgs.get(&source).map(|pg| pg.epoch());
+        assert_eq!(seen(driver), Some(if is_behind { 10 } else { 13 }));
+        for map in maps.iter().filter(|_| is_behind) {
+            driver.advance(&mut cx, map);
+        }
+        assert!(!driver.broken && has(driver.store.as_ref(), source) != is_behind);
+        assert!(driver.relocations.maps_needed_from().is_none());
+    }
+}
+
+/// The other shard may have forgotten the maps that the PG has not seen.
+#[test]
+fn as_an_osd_starts_a_pg_goes_to_another_shard_once_its_own_has_come_to_the_newest_map() {
+    let source = SpgId::replicated(PgId::new(1, 1));
+    let maps = [map_before_merge(11, 2), map_before_merge(12, 2), map_before_merge(13, 2)];
+    let [mut before, mut after] = partitions_before_and_after(&maps);
+    let (old, mut new) = (before.remove(0), after.remove(1));
+    let remove = Transaction { collection: source, ops: vec![Op::RemoveCollection] };
+    new.submit(remove, StoreToken::without_pg(0)).expect("room");
+    let mut shards = shards_with(2, vec![Box::new(old), Box::new(new)]);
+    let parts = shards[0].lend().0.parts;
+    let (driver, mut cx) = (parts.pgs, parts.cx);
+    driver.load_pgs(&mut cx).expect("maps");
+    for (map, is_to_stay) in maps.iter().zip([true, true, false]) {
+        assert!(driver.pgs.contains(&source));
+        driver.advance(&mut cx, map);
+        assert_eq!(driver.pgs.contains(&source), is_to_stay, "map {}", map.epoch);
+    }
+    assert!(!driver.broken && has(driver.store.as_ref(), source), "it is copied from there");
+    let parts = shards[1].lend().0.parts;
+    let (driver, mut cx) = (parts.pgs, parts.cx);
+    driver.load_pgs(&mut cx).expect("maps");
+    assert!(driver.relocations.expects(&source));
+    // The other one says that it has none, by a map that is not here yet.
+    driver.relocation_msg(&mut cx, source, RelocationMsg::Absent { epoch: 14 });
+    assert!(driver.relocations.expects(&source));
+    driver.advance(&mut cx, &map_before_merge(14, 2));
+    assert!(!driver.relocations.expects(&source));
+    assert!(driver.relocations.maps_needed_from().is_none());
+}
+
+/// Its PG ended before it was whole, and was removed: no data is lost that was not to go.
+#[test]
+fn what_is_left_of_a_copy_that_was_never_whole_is_removed_as_the_osd_starts_and_said_to_be_nobodys_loss() {
+    let source = SpgId::replicated(PgId::new(1, 1));
+    let maps = [map_before_merge(11, 2), map_of(12, 1), map_of(13, 1)];
+    let [_, mut after] = partitions_before_and_after(&maps);
+    let rest = Transaction { collection: source, ops: nacre_pg::Arriving::begin() };
+    after[1].submit(rest, StoreToken::without_pg(0)).expect("room");
+    let mut shard = shard_with(after);
+    let parts = shard.lend().0.parts;
+    let (driver, mut cx) = (parts.pgs, parts.cx);
+    driver.load_pgs(&mut cx).expect("maps");
+    assert!(!driver.broken && !has(driver.store.as_ref(), source));
+    assert!(!driver.pgs.is_unread(&source));
 }

@@ -158,12 +158,12 @@ fn share_out(
                 share.iter().map(|(_, store)| store as &dyn ObjectStore).collect();
             let lacking =
                 level_maps(&all).map_err(|source| StorageError::MapsApart { path: path(), source })?;
-            for (txn, (_, store)) in
-                lacking.into_iter().zip(&mut share).filter(|(txn, _)| !txn.ops.is_empty())
-            {
-                let written =
-                    store.submit(txn, StoreToken::without_pg(0)).and_then(|()| store.checkpoint_now());
-                written.map_err(|source| StorageError::Maps { path: path(), source })?;
+            for (txns, (_, store)) in lacking.into_iter().zip(&mut share) {
+                for txn in txns {
+                    let written =
+                        store.submit(txn, StoreToken::without_pg(0)).and_then(|()| store.checkpoint_now());
+                    written.map_err(|source| StorageError::Maps { path: path(), source })?;
+                }
             }
         }
         let boxed = |(number, store)| (number, Box::new(store) as Box<dyn ObjectStore + Send>);

@@ -4,7 +4,7 @@
 use super::crash::{History, PER_SEED, seeds, verify, work};
 use super::faults::write;
 use super::model::{Model, Sizes, drain, newest, object, pg, random_txn};
-use super::rig::{SPLIT_LOG_BYTES, Stepping, tiny};
+use super::rig::{Rig, SPLIT_LOG_BYTES, Stepping, tiny};
 use crate::{BlockStore, MountReport, OpenError, Options, SplitDisk, journal_mark};
 use nacre_env::{Disk, File, FileRoom};
 use nacre_kv::{
@@ -428,4 +428,19 @@ fn a_full_file_system_is_an_error_that_loses_nothing() {
             .unwrap_or_else(|error| panic!("{error}"));
     }
     assert!(failed > 10, "{failed} of 30 were full");
+}
+
+/// An OSD that opens the store after the maps that it lacked were written is told of nothing that it did not ask for.
+#[test]
+fn what_a_whole_checkpoint_made_durable_is_told_to_nobody_later() {
+    let mut rig = Rig::new(61, 8 << 20, tiny(61));
+    let mut store = rig.open();
+    for nth in 0..3 {
+        store.submit(write(nth, 0, vec![1; 9000]), StoreToken::without_pg(nth)).expect("room");
+        store.checkpoint_now().expect("a healthy device");
+        assert_eq!(store.waiting(), 0);
+        let mut told = Vec::new();
+        (0..3).for_each(|_| store.drain(&mut told));
+        assert_eq!(told, []);
+    }
 }

@@ -159,9 +159,9 @@ print('%d writes were acknowledged' % writer.total)
     eprint!("{said}");
 }
 
-/// PGs split in their partition, and cannot be merged with those of others; the copies of a killed OSD recover.
+/// PGs split in their partition, and are merged with those of others; the copies of a killed OSD recover.
 #[test]
-fn replicated_osds_of_two_threads_split_recover_and_refuse_what_they_cannot_do() {
+fn replicated_osds_of_two_threads_split_recover_and_merge() {
     let Some(mut cluster) = Cluster::start_sharded(3, 2) else { return };
     let shell = cluster.pool("sharded", 4);
     let said = python(
@@ -176,12 +176,10 @@ for osd in range(3):
     wait('written', lambda: writer.total > before + 300); wait('clean', is_clean)
 for osd in range(3): subprocess.check_call(['ceph', 'osd', 'deep-scrub', str(osd)], stdout=subprocess.DEVNULL)
 writer.finish()
-def set_pg_num(count): return subprocess.run(['ceph', 'osd', 'pool', 'set', POOL, 'pg_num', str(count)], stderr=subprocess.PIPE)
-refused = set_pg_num(1)
-assert refused.returncode != 0 and b'has 2 shards' in refused.stderr, refused.stderr
-# These are of one partition each.
-assert set_pg_num(2).returncode == 0
-wait('merged', lambda: len(ask(prefix='pg ls')['pg_stats']) == 2 and is_clean())
+# These are of one partition each, and then of different ones.
+for count in (2, 1):
+    subprocess.check_call(['ceph', 'osd', 'pool', 'set', POOL, 'pg_num', str(count)])
+    wait('merged', lambda: len(ask(prefix='pg ls')['pg_stats']) == count and is_clean(), 120)
 writer.compare(exact=True)
 print('%d writes were acknowledged' % writer.total)
 ",
@@ -192,6 +190,89 @@ print('%d writes were acknowledged' % writer.total)
     shell.sh(
         "rados -p $POOL ls | wc -l | grep -q '^400$'; [ $(ceph osd metadata 1 | jq -r .nacre_shards) = 2 ]",
     );
+}
+
+/// What merges are about: snapshots that share data with what was written since, omaps, large objects, and a writer that goes on. OSDs are
+/// killed at any moment of it, looked at, and start with another number of threads.
+const MERGES: &str = "
+import hashlib
+subprocess.check_call(['rbd', 'create', POOL + '/image', '--size', '32M'])
+def bench(): subprocess.check_call(['rbd', 'bench', '--io-type', 'write', '--io-size', '16K', '--io-total', '4M', '--io-pattern', 'rand', POOL + '/image'], stdout=subprocess.DEVNULL)
+def export(what): return hashlib.md5(subprocess.check_output(['rbd', 'export', '--no-progress', POOL + '/image' + what, '-'])).hexdigest()
+for snap in ('one', 'two'):
+    bench(); subprocess.check_call(['rbd', 'snap', 'create', '--no-progress', POOL + '/image@' + snap])
+bench()
+images = {what: export(what) for what in ('@one', '@two', '')}
+large = {'l%d' % nth: os.urandom(4 << 20) for nth in range(8)}
+for name, data in large.items(): io.write_full(name, data)
+keys = tuple('key%05d' % nth for nth in range(4000)); values = tuple(os.urandom(300) for key in keys)
+for at in range(0, 4000, 500):
+    with rados.WriteOpCtx() as op:
+        io.set_omap(op, keys[at:at + 500], values[at:at + 500]); io.operate_write_op(op, 'mapped')
+io.set_xattr('mapped', 'a', b'b'); io.set_xattr('l0', 'c', b'd')
+def compare():
+    assert {what: export(what) for what in images} == images
+    for name, data in large.items(): assert io.read(name, 5 << 20) == data, name
+    found = {}
+    while True:
+        with rados.ReadOpCtx() as op:
+            page, _ = io.get_omap_vals(op, max(found, default=''), '', 1000); io.operate_read_op(op, 'mapped')
+            page = dict(page)
+        if not page: break
+        found.update(page)
+    assert found == dict(zip(keys, values)), len(found)
+    assert io.get_xattr('mapped', 'a') == b'b' and io.get_xattr('l0', 'c') == b'd'
+writer = Writer(); wait('written', lambda: writer.total > 300)
+def pgs(): return len(ask(prefix='pg ls')['pg_stats'])
+kills, moments = 0, random.Random(7)
+def merge(count):
+    global kills
+    subprocess.check_call(['ceph', 'osd', 'pool', 'set', POOL, 'pg_num', str(count)])
+    end = time.monotonic() + 150
+    while not (pgs() == count and is_clean()):
+        assert time.monotonic() < end, json.dumps(ask(prefix='status'))
+        time.sleep(moments.random() * 3)
+        if pgs() > count and kills < 8:
+            kill(kills % 3, 1 + kills % PARTITIONS); kills += 1
+            wait('all up', lambda: ask(prefix='osd stat')['num_up_osds'] == 3)
+merge(2); compare(); merge(1); compare()
+# What is split off again is where what it was split off is.
+subprocess.check_call(['ceph', 'osd', 'pool', 'set', POOL, 'pg_num', '4'])
+def pgp_num(): return ask(prefix='osd pool get', pool=POOL, var='pgp_num')['pgp_num']
+# Where they are placed otherwise, too: a scrub that is asked for before ends with its interval.
+wait('split', lambda: pgs() == 4 and pgp_num() == 4 and is_clean(), 120)
+writer.finish(); compare()
+began = time.time()
+for osd in range(3): subprocess.check_call(['ceph', 'osd', 'deep-scrub', str(osd)], stdout=subprocess.DEVNULL)
+def scrubbed():
+    stats = ask(prefix='pg ls')['pg_stats']
+    at = lambda stat: time.mktime(time.strptime(stat['last_deep_scrub_stamp'][:19], '%Y-%m-%dT%H:%M:%S')) - time.timezone
+    return all(at(stat) >= int(began) for stat in stats)
+wait('scrubbed', scrubbed, 120)
+errors = [stat['stat_sum']['num_scrub_errors'] for stat in ask(prefix='pg ls')['pg_stats']]
+assert errors == [0] * 4 and is_clean(), errors
+for osd in range(3):
+    assert kill(osd, PARTITIONS)['partitions'] == PARTITIONS
+    wait('all up', lambda: ask(prefix='osd stat')['num_up_osds'] == 3); wait('clean', is_clean)
+compare()
+print('%d writes were acknowledged, OSDs were killed %d times while PGs were merged' % (writer.total, kills))
+";
+
+/// What the script says, on three OSDs of so many partitions; nothing where there are no stock programs.
+fn merges(partitions: u32) -> String {
+    let Some(cluster) = Cluster::start_sharded(3, partitions) else { return String::new() };
+    let shell = cluster.pool("sharded", 8);
+    shell.within(500).python(&format!("{PYTHON}PARTITIONS = {partitions}\n{MERGES}"))
+}
+
+#[test]
+fn pgs_of_two_partitions_are_merged_while_osds_are_killed() {
+    eprint!("{}", merges(2));
+}
+
+#[test]
+fn pgs_of_three_partitions_are_merged_while_osds_are_killed() {
+    eprint!("{}", merges(3));
 }
 
 #[test]

@@ -354,9 +354,9 @@ impl Story {
         match self.below(6) {
             0 => self.order(&format!(r#"{{"prefix": "osd out", "ids": ["{osd}"]}}"#)),
             1 => self.order(&format!(r#"{{"prefix": "osd in", "ids": ["{osd}"]}}"#)),
-            // What is on different shards is on different devices, and is not merged: the monitor refuses a merge of 1.1 and 1.0.
-            2 if self.pg_num > self.plan.shards as u64 && self.below(2) == 0 => {
-                self.pg_num -= 1 + self.below(self.pg_num - self.plan.shards as u64);
+            // What is on different shards is on different devices, and goes from one to the other before it is merged.
+            2 if self.pg_num > 1 && self.below(2) == 0 => {
+                self.pg_num -= 1 + self.below(self.pg_num - 1);
                 self.set_pool("pg_num", self.pg_num);
             }
             2 if self.pg_num < 16 => {

@@ -11,6 +11,7 @@ mod mon_planted;
 mod options;
 mod planted;
 mod quorum;
+mod relocation;
 mod rot;
 mod stories;
 mod throttled;

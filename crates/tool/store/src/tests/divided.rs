@@ -161,6 +161,24 @@ fn an_imported_group_is_in_its_partition() {
     }
 }
 
+/// It was to go to the other one, to be merged there.
+#[test]
+fn an_imported_group_takes_the_place_of_one_in_another_partition() {
+    let (file, folder) = (exported(&stopped("divided-source")), made("divided-elsewhere", 2, None));
+    let mut stores = folder.target().open_all().expect("the store opens");
+    stores.iter_mut().for_each(|(store, _)| content::put_map(store, content::FSID, content::EPOCH));
+    submit(&mut stores[1 - HOME].0, Transaction { collection: PG, ops: vec![Op::CreateCollection] });
+    let said = refusal(import::read(&mut stores, &file[..], false));
+    assert!(said.contains("already; --force replaces it"), "{said}");
+    import::read(&mut stores, &file[..], true).expect("can be imported");
+    let has_it = |stores: &[crate::target::Opened]| -> Vec<bool> {
+        stores.iter().map(|(store, _)| store.collections().contains(&PG)).collect()
+    };
+    assert_eq!(has_it(&stores), [HOME == 0, HOME == 1]);
+    drop(stores);
+    assert_eq!(has_it(&folder.target().look_at_all().expect("opens")), [HOME == 0, HOME == 1]);
+}
+
 /// Its shard may have no maps but those of its partition.
 #[test]
 fn a_group_from_the_future_of_its_partition_is_not_imported() {
