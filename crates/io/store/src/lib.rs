@@ -9,10 +9,12 @@ mod mem;
 pub use extents::ExtentMap;
 pub use mem::MemStore;
 
-use nacre_buf::BufList;
+use nacre_buf::{BufList, Bytes};
 use nacre_txn::{FetchFrom, ObjectView, StoreToken, Transaction};
 use nacre_types::device_latency::LATENCY_BUCKETS;
-use nacre_types::{DeviceLatencies, DeviceWork, HObject, LatencyHistogram, SpgId};
+use nacre_types::{
+    Compression, CompressionHint, DeviceLatencies, DeviceWork, HObject, LatencyHistogram, PoolId, SpgId,
+};
 use std::time::Duration;
 
 /// What was submitted or asked for under a token is done.
@@ -46,6 +48,9 @@ pub enum StoreError {
     },
 }
 
+/// What clients said of an object's data, by its record ([`nacre_txn::Op::SetMeta`]), which the store does not read.
+pub type HintIn = fn(&Bytes) -> CompressionHint;
+
 /// How full a store is. Ceph `store_statfs_t`, reduced to what we keep.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct StoreUsage {
@@ -61,6 +66,17 @@ pub struct StoreUsage {
     pub omap_bytes: u64,
     /// Bytes of everything else that the store keeps.
     pub metadata_bytes: u64,
+}
+
+/// What compressed data take. Ceph `store_statfs_t`, its `data_compressed*`. What clones share counts for each of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct PackedUsage {
+    /// Bytes before compression.
+    pub original_bytes: u64,
+    /// Bytes allocated for them.
+    pub allocated_bytes: u64,
+    /// Bytes that compressing them has left.
+    pub packed_bytes: u64,
 }
 
 impl StoreUsage {
@@ -311,6 +327,12 @@ pub trait ObjectStore: ObjectView {
         true
     }
 
+    /// How the data of a pool that are written from now on are to be compressed, until the store is closed; not at all at first. A store that
+    /// has everything in memory compresses nothing.
+    fn set_compression(&mut self, pool: PoolId, compression: Compression, hint_in: HintIn) {
+        let _keeps_all_as_it_is = (pool, compression, hint_in);
+    }
+
     /// What the store's owner has to do about it. Asked before each effect of a PG.
     fn state(&self) -> StoreState;
 
@@ -325,6 +347,11 @@ pub trait ObjectStore: ObjectView {
 
     /// How full the store is. Asked for each write.
     fn usage(&self) -> StoreUsage;
+
+    /// Of it what is compressed, of the pools that have such data.
+    fn packed(&self) -> Vec<(PoolId, PackedUsage)> {
+        Vec::new()
+    }
 
     /// Of how many parts it is, each of which has its part of [`ObjectStore::usage`] and no more.
     fn partitions(&self) -> u64 {
