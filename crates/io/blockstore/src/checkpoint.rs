@@ -21,8 +21,8 @@
 //! later, a rename would find its source gone, placed blocks would be taken twice). What a checkpoint writes is
 //! the state at its cut exactly: the frozen memtables do not change any more, and a change since then copies.
 
+use crate::blob::{Blob, Place};
 use crate::blocks::Period;
-use crate::device::DeviceBlock;
 use crate::dirty::Dirty;
 use crate::freemap::RefChanges;
 use crate::kv_schema::State;
@@ -42,8 +42,48 @@ pub(crate) struct Home {
     pub(crate) index: u32,
     pub(crate) dirty: Arc<Dirty>,
     /// That of `dirty`, which does not change any more and may have left the processor's caches when the base is asked for.
-    pub(crate) base: Option<DeviceBlock>,
-    pub(crate) target: DeviceBlock,
+    pub(crate) base: Option<Place>,
+    /// Where it goes. What is on the device as it is already, stays at its base.
+    pub(crate) target: Place,
+}
+
+impl Home {
+    /// It is where it goes.
+    pub(crate) fn stays(&self) -> bool {
+        self.base.as_ref() == Some(&self.target)
+    }
+
+    /// The blob that it goes into.
+    pub(crate) fn new_blob(&self) -> Option<&Arc<Blob>> {
+        match &self.target {
+            Place::Blob(at) => Some(&at.blob),
+            Place::Block(_) => None,
+        }
+    }
+
+    /// The blob that shows between its pieces.
+    pub(crate) fn base_blob(&self) -> Option<&Arc<Blob>> {
+        match &self.base {
+            Some(Place::Blob(at)) => Some(&at.blob),
+            _ => None,
+        }
+    }
+}
+
+/// The blobs that homes go into, or that show between their pieces, each once, with the index of a block that has it.
+pub(crate) fn blobs_of<'a>(
+    homes: &'a [Home],
+    blob: impl Fn(&'a Home) -> Option<&'a Arc<Blob>>,
+) -> Vec<(u32, &'a Arc<Blob>)> {
+    let mut blobs: Vec<(u32, &Arc<Blob>)> = Vec::new();
+    for home in homes {
+        if let Some(blob) = blob(home)
+            && blobs.iter().rev().all(|(_, known)| known.first() != blob.first())
+        {
+            blobs.push((home.index, blob));
+        }
+    }
+    blobs
 }
 
 /// What a checkpoint does next, and how far it is with that. The diagram above has them in order.
@@ -77,6 +117,8 @@ pub(crate) struct Checkpoint {
     pub(crate) homes: Vec<Home>,
     /// Changes of references up to the cut; the homes' are added.
     pub(crate) changes: RefChanges,
+    /// Objects and blobs, by their first blocks, that are no more needed once the homes are taken.
+    pub(crate) left_blobs: BTreeSet<(u64, u32)>,
     /// Blocks promised at the cut, until they are allocated.
     pub(crate) held: u64,
     pub(crate) stage: Stage,

@@ -5,6 +5,7 @@ use crate::cache::Pin;
 use crate::checkpoint::Checkpoint;
 use crate::device::Run;
 use crate::leases::Leases;
+use crate::page::PAGE_BLOCKS;
 use crate::requests::Io;
 use crate::store::BlockStore;
 use crate::table::{Table, within};
@@ -59,15 +60,25 @@ impl<'a> Needs<'a> {
     fn add(&mut self, ops: &'a [Op]) {
         for op in ops {
             match op {
-                Op::Write { object, data, .. } => self.change(object, (data.len() / BLOCK) as u64 + 2),
-                Op::Zero { object, .. } | Op::Truncate { object, .. } => self.change(object, 2),
+                Op::Write { object, data, .. } => {
+                    let blocks = (data.len() / BLOCK) as u64;
+                    // What is compressed later has a place before.
+                    let twice = if self.compresses() { 2 * blocks } else { blocks };
+                    self.change(object, twice + 2 + self.around());
+                }
+                Op::Zero { object, .. } | Op::Truncate { object, .. } => {
+                    self.change(object, 2 + self.around())
+                }
                 // What moves stays where it is on the device.
                 Op::Split { child: other, ops, .. } | Op::Move { target: other, ops, .. } => {
                     self.collections.push(*other);
                     self.add(ops);
                     self.collections.pop();
                 }
-                Op::CloneExtents { target, extents, .. } => self.change(target, extents.blocks()),
+                Op::CloneExtents { target, extents, .. } => {
+                    let around = extents.iter().count() as u64 * self.around();
+                    self.change(target, extents.blocks() + around);
+                }
                 Op::Clone { source, target } => {
                     let blocks = self.in_memory(source);
                     self.blocks += blocks;
@@ -76,6 +87,16 @@ impl<'a> Needs<'a> {
                 _ => (),
             }
         }
+    }
+
+    fn compresses(&self) -> bool {
+        let pool = self.collections.last().map(|at| at.pg.pool);
+        pool.is_some_and(|pool| self.table.space.compression.contains_key(&pool))
+    }
+
+    /// Blocks beside a range that is changed that may become dirty by it: of the pages at its ends.
+    fn around(&self) -> u64 {
+        if self.table.space.may_have_blobs() { 2 * u64::from(PAGE_BLOCKS) } else { 0 }
     }
 
     fn change(&mut self, object: &'a HObject, blocks: u64) {

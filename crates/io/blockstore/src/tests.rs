@@ -15,6 +15,7 @@ mod metadata;
 mod model;
 mod older;
 mod once;
+mod packing;
 mod partitions;
 mod random;
 mod removal;

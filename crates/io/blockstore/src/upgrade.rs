@@ -83,6 +83,10 @@ fn counted(kv: &dyn KvStore) -> Result<(Sums, BTreeMap<u32, Bytes>), OpenError> 
             let Some(device) = slot.device() else { continue };
             changes.add(Run { start: device.block, count: 1 }, 1);
         }
+        for blob in onode.blocks.pages(0, u32::MAX).flat_map(|(_, page)| page.blobs()) {
+            blob.stored().iter().for_each(|device| changes.add(Run { start: device.block, count: 1 }, 1));
+            sums.packed.add(&blob);
+        }
         if changes.len() >= CHANGES_MAX {
             apply(&mut changes, &mut shards)?;
         }

@@ -1,6 +1,7 @@
 //! Reading what is in memory: [`ObjectView`] of the store.
 
 use crate::BLOCK;
+use crate::blob::Place;
 use crate::device::DeviceBlock;
 use crate::dirty::ZEROS;
 use crate::onode::Onode;
@@ -98,6 +99,18 @@ impl BlockStore {
         })
     }
 
+    /// Content of a block of an object: what it is within, and the block's byte in that.
+    fn content_at(&self, place: &Place) -> Result<(&Bytes, usize), Missing> {
+        match place {
+            Place::Block(device) => self.content(*device),
+            Place::Blob(at) => match (self.unpacked.get(&at.blob), self.damage_of(&at.blob)) {
+                (Some(bytes), _) => Ok((bytes, usize::from(at.nth) * BLOCK)),
+                (None, Some(damage)) => Err(Missing::Damaged(damage.reason.clone())),
+                (None, None) => Err(Missing::Pending),
+            },
+        }
+    }
+
     fn read_slot(&self, slot: &Slot, from: usize, to: usize, out: &mut Joiner) -> Result<(), Missing> {
         let is_whole = (from, to) == (0, BLOCK);
         match slot {
@@ -106,9 +119,14 @@ impl BlockStore {
                 out.note(to - from, is_whole.then_some(device.crc));
                 out.part(run, at + from, at + to);
             }
+            Slot::Blob(at) => {
+                let (run, at) = self.content_at(&Place::Blob(at.clone()))?;
+                out.note(to - from, None);
+                out.part(run, at + from, at + to);
+            }
             Slot::Memory(dirty) => {
                 let base = match dirty.base().filter(|_| !dirty.covers(from, to)) {
-                    Some(device) => self.content(device).map(|(run, at)| Some(run.slice(at..at + BLOCK)))?,
+                    Some(place) => self.content_at(place).map(|(run, at)| Some(run.slice(at..at + BLOCK)))?,
                     None => None,
                 };
                 out.note(to - from, dirty.known_crc().filter(|_| is_whole));

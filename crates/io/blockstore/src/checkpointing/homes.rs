@@ -2,12 +2,14 @@
 
 use super::{ENTRIES_PER_STEP, OBJECTS_PER_STEP};
 use crate::BLOCK;
+use crate::blob::{Blob, Place};
 use crate::cache::Pin;
 use crate::checkpoint::{Checkpoint, Home, Stage};
 use crate::device::{DeviceBlock, Run};
 use crate::fetch::DamageKind;
 use crate::requests::Io;
 use crate::store::BlockStore;
+use crate::unpacking::unpack;
 use nacre_buf::{AlignedBuf, BufList, Bytes, PAYLOAD_CRC_SEED, crc};
 use nacre_env::disk::Durability;
 use std::collections::{BTreeMap, BTreeSet};
@@ -33,7 +35,8 @@ impl BlockStore {
             looked_at += onode.blocks.pages_count();
             for (index, dirty) in onode.blocks.in_memory() {
                 looked_at += 1;
-                let (target, base) = (DeviceBlock { block: 0, crc: 0 }, dirty.base());
+                let target = Place::Block(DeviceBlock { block: 0, crc: 0 });
+                let base = dirty.base().cloned();
                 checkpoint.homes.push(Home { object: *id, index, dirty: Arc::clone(dirty), base, target });
             }
         }
@@ -42,21 +45,47 @@ impl BlockStore {
     }
 
     pub(super) fn place_homes(&mut self, checkpoint: &mut Checkpoint, next: usize) -> bool {
-        let end = checkpoint.homes.len().min(next + HOMES_PER_STEP);
+        let homes = checkpoint.homes.get(next..).unwrap_or_default();
+        if homes.is_empty() {
+            assert_eq!(checkpoint.held, 0, "each block that was dirty at the cut has a home now");
+            checkpoint.stage = Stage::Write { next: 0 };
+            return true;
+        }
+        match self.tried_together(homes) {
+            Some(_) if checkpoint.writes >= WRITES_MAX => false,
+            Some((count, packing)) => self.pack_homes(checkpoint, next, count, packing),
+            None => {
+                let count = self.not_tried(homes, HOMES_PER_STEP);
+                self.place_as_they_are(checkpoint, next, count)
+            }
+        }
+    }
+
+    /// Gives blocks a place each, but for those that are on the device already.
+    pub(super) fn place_as_they_are(
+        &mut self,
+        checkpoint: &mut Checkpoint,
+        next: usize,
+        count: usize,
+    ) -> bool {
+        let end = next + count;
         let homes = checkpoint.homes.get_mut(next..end).unwrap_or_default();
-        let count = u32::try_from(homes.len()).expect("a step is small");
-        let Some(runs) = self.table.space.alloc.allocate_homes(count) else {
-            self.fail(format!("no room for {count} dirty blocks that were promised room"));
+        let mut to_place: Vec<&mut Home> = Vec::with_capacity(homes.len());
+        for home in homes {
+            match &home.base {
+                Some(base) if home.dirty.covers(0, BLOCK) => home.target = base.clone(),
+                _ => to_place.push(home),
+            }
+        }
+        let wanted = u32::try_from(to_place.len()).expect("a step is small");
+        let Some(runs) = self.table.space.alloc.allocate_homes(wanted) else {
+            self.fail(format!("no room for {wanted} dirty blocks that were promised room"));
             return false;
         };
         let targets = runs.into_iter().flat_map(Run::blocks);
-        homes.iter_mut().zip(targets).for_each(|(home, block)| home.target.block = block);
-        checkpoint.held -= u64::from(count);
+        to_place.into_iter().zip(targets).for_each(|(home, block)| home.set_target(block));
+        checkpoint.held -= count as u64;
         checkpoint.stage = Stage::Place { next: end };
-        if end == checkpoint.homes.len() {
-            assert_eq!(checkpoint.held, 0, "each block that was dirty at the cut has a home now");
-            checkpoint.stage = Stage::Write { next: 0 };
-        }
         true
     }
 
@@ -78,11 +107,14 @@ impl BlockStore {
         checkpoint.pins.drain(..).for_each(|first| self.cache.unpin(first, Pin::Checkpoint));
         let mut rest = window;
         while !rest.is_empty() {
-            let follows = |pair: &[Home]| matches!(pair, [a, b] if a.target.block + 1 == b.target.block);
-            let length = 1 + rest.windows(2).take_while(|pair| follows(pair)).count();
+            let is_target = |home: &Home, block: u32| home.goes_to().is_some_and(|target| target == block);
+            let Some(first) = rest.first().and_then(Home::goes_to) else {
+                rest = rest.get_mut(1..).unwrap_or_default();
+                continue;
+            };
+            let length = rest.iter().zip(first..).take_while(|(home, block)| is_target(home, *block)).count();
             let (group, behind) = rest.split_at_mut(length);
             rest = behind;
-            let Some(first) = group.first().map(|home| home.target.block) else { break };
             checkpoint.writes += 1;
             let content = fill_homes(group, &bases);
             self.keep_cached(group, &content);
@@ -97,31 +129,65 @@ impl BlockStore {
     fn keep_cached(&mut self, group: &[Home], content: &BufList) {
         let blocks = content.slices().iter().flat_map(|slice| slice.chunks_exact(BLOCK));
         for (home, block) in group.iter().zip(blocks) {
+            let Some(target) = home.goes_to() else { continue };
             if home.dirty.replaced().is_some_and(|replaced| self.cache.holds(replaced)) {
                 let mut copy = AlignedBuf::with_len(BLOCK);
                 copy.copy_from_slice(block);
-                self.cache.insert(home.target.block, copy.freeze(), Pin::None);
+                self.cache.insert(target, copy.freeze(), Pin::None);
             }
         }
     }
 
     /// Contents of the blocks that show between the written pieces: `None` for a damaged one. Or which of them must
     /// be read first.
-    fn bases(&self, window: &[Home], unreadable: &BTreeSet<u32>) -> Result<Bases, Vec<DeviceBlock>> {
-        // That somebody could not read a block some time ago is no reason to lose it.
-        let is_lost = |block: &u32| match self.damaged.get(block) {
-            Some(damage) => damage.kind == DamageKind::Lost || unreadable.contains(block),
-            None => false,
-        };
+    fn bases(&mut self, window: &[Home], unreadable: &BTreeSet<u32>) -> Result<Bases, Vec<DeviceBlock>> {
         let (mut bases, mut absent) = (Bases::new(), Vec::new());
-        for device in window.iter().filter_map(|home| home.base) {
-            match self.cache.block(device.block) {
-                Some(bytes) => drop(bases.insert(device.block, Some(bytes))),
-                None if is_lost(&device.block) => drop(bases.insert(device.block, None)),
-                None => absent.push(device),
+        let shown =
+            window.iter().filter(|home| home.goes_to().is_some()).filter_map(|home| home.base.as_ref());
+        for base in shown {
+            let (first, stored) = match base {
+                Place::Block(device) => (device.block, std::slice::from_ref(device)),
+                Place::Blob(at) => (at.blob.first(), at.blob.stored()),
+            };
+            if bases.contains_key(&first) {
+                continue;
             }
+            let (mut contents, missing) = (Vec::with_capacity(stored.len()), absent.len());
+            for device in stored {
+                match self.cache.block(device.block) {
+                    Some(bytes) => contents.push(Some(bytes)),
+                    None if self.is_lost(device.block, unreadable) => contents.push(None),
+                    None => absent.push(*device),
+                }
+            }
+            if absent.len() > missing {
+                continue;
+            }
+            let contents = contents.into_iter().collect::<Option<Vec<Bytes>>>();
+            let content = match base {
+                Place::Block(_) => contents.and_then(|contents| contents.into_iter().next()),
+                Place::Blob(at) => contents.and_then(|contents| self.unpack_base(&at.blob, contents)),
+            };
+            bases.insert(first, content);
         }
         if absent.is_empty() { Ok(bases) } else { Err(absent) }
+    }
+
+    /// That somebody could not read a block some time ago is no reason to lose it.
+    fn is_lost(&self, block: u32, unreadable: &BTreeSet<u32>) -> bool {
+        match self.damaged.get(&block) {
+            Some(damage) => damage.kind == DamageKind::Lost || unreadable.contains(&block),
+            None => false,
+        }
+    }
+
+    /// What a blob holds; `None` when that is lost.
+    fn unpack_base(&mut self, blob: &Blob, stored: Vec<Bytes>) -> Option<Bytes> {
+        let unpacked = unpack(&mut self.codec, blob, stored);
+        if let Err(error) = &unpacked {
+            tracing::error!(block = blob.first(), %error, "a blob is damaged");
+        }
+        unpacked.ok()
     }
 
     pub(crate) fn home_written(&mut self) {
@@ -156,7 +222,45 @@ impl BlockStore {
     }
 }
 
+/// By the block, or the first one of the blob.
 type Bases = BTreeMap<u32, Option<Bytes>>;
+
+/// What shows of a base.
+enum Base {
+    Nothing,
+    Lost,
+    Content(Bytes),
+}
+
+fn base_of(home: &Home, bases: &Bases) -> Base {
+    let (first, at) = match &home.base {
+        None => return Base::Nothing,
+        Some(Place::Block(device)) => (device.block, 0),
+        Some(Place::Blob(at)) => (at.blob.first(), usize::from(at.nth) * BLOCK),
+    };
+    match bases.get(&first) {
+        Some(Some(bytes)) => Base::Content(bytes.slice(at..at + BLOCK)),
+        Some(None) => Base::Lost,
+        None => Base::Nothing,
+    }
+}
+
+impl Home {
+    /// The block by itself that it is written to.
+    fn goes_to(&self) -> Option<u32> {
+        self.target.device().filter(|_| !self.stays()).map(|device| device.block)
+    }
+
+    fn set_target(&mut self, block: u32) {
+        self.target = Place::Block(DeviceBlock { block, crc: 0 });
+    }
+
+    fn set_crc(&mut self, crc: u32) {
+        if let Place::Block(device) = &mut self.target {
+            device.crc = crc;
+        }
+    }
+}
 
 /// Puts the blocks of one write together, and notes their checksums. Blocks that came whole go as they came, with the
 /// checksums that clients and primaries sent with them.
@@ -164,8 +268,9 @@ fn fill_homes(group: &mut [Home], bases: &Bases) -> BufList {
     let as_written = |home: &mut Home| {
         let whole = home.dirty.as_written()?.clone();
         let compute = || crc::crc32c(PAYLOAD_CRC_SEED, &whole);
-        home.target.crc = home.dirty.known_crc().unwrap_or_else(compute);
-        debug_assert_eq!(home.target.crc, compute(), "what came with the block is not its checksum");
+        let crc = home.dirty.known_crc().unwrap_or_else(compute);
+        debug_assert_eq!(crc, compute(), "what came with the block is not its checksum");
+        home.set_crc(crc);
         Some(whole)
     };
     if group.iter().all(|home| home.dirty.as_written().is_some()) {
@@ -173,12 +278,12 @@ fn fill_homes(group: &mut [Home], bases: &Bases) -> BufList {
     }
     let mut buffer = AlignedBuf::with_len(group.len() * BLOCK);
     for (home, block) in group.iter_mut().zip(buffer.chunks_exact_mut(BLOCK)) {
-        let base = home.base.and_then(|device| bases.get(&device.block));
-        home.dirty.fill(block, base.and_then(Option::as_ref));
+        let base = base_of(home, bases);
+        let shown = if let Base::Content(bytes) = &base { Some(bytes) } else { None };
+        home.dirty.fill(block, shown);
         let crc = crc::crc32c(PAYLOAD_CRC_SEED, block);
         // What lay below the pieces is lost: the block must stay damaged, not become good zeros.
-        let lost = matches!(base, Some(None));
-        home.target.crc = if lost { !crc } else { crc };
+        home.set_crc(if matches!(base, Base::Lost) { !crc } else { crc });
     }
     buffer.freeze().into()
 }

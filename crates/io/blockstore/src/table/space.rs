@@ -2,13 +2,20 @@
 
 use super::BLOCK_U64;
 use crate::alloc::Alloc;
+use crate::blob::{Blob, Place};
 use crate::blocks::{Blocks, Period};
+use crate::checkpoint::Home;
 use crate::dirty::Dirty;
 use crate::held::{Held, Source};
 use crate::object_pages::ObjectPages;
-use crate::page::PAGE_BLOCKS;
+use crate::onode::Onode;
+use crate::packed_sums::PackedSums;
+use crate::page::{PAGE_BLOCKS, page_of};
 use crate::slot::Slot;
-use nacre_buf::BufList;
+use nacre_buf::{BufList, Bytes};
+use nacre_store::HintIn;
+use nacre_types::{Compression, PoolId};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Device blocks and the counts that follow from the slots.
@@ -23,6 +30,10 @@ pub(crate) struct Space {
     pub(crate) held: Arc<Held>,
     /// What is changed now is changed in this one.
     pub(crate) period: Period,
+    /// What pages refer to of blobs.
+    pub(crate) packed: PackedSums,
+    /// How data of pools are to be compressed, of those that want it.
+    pub(crate) compression: BTreeMap<PoolId, (Compression, HintIn)>,
 }
 
 impl Space {
@@ -31,11 +42,52 @@ impl Space {
         self.dirty_slots * BLOCK_U64 + self.held.excess() as u64
     }
 
-    pub(super) fn drop_slot(&mut self, slot: &Slot) {
+    /// The blob that it needed, its page needs no more if `frees_blob`.
+    pub(super) fn drop_slot(&mut self, slot: &Slot, frees_blob: bool) {
         self.slots -= 1;
         self.dirty_slots -= u64::from(matches!(slot, Slot::Memory(_)));
         if let Some(device) = slot.device() {
             self.alloc.release(device.block);
+        }
+        if let Some(blob) = slot.blob().filter(|_| frees_blob) {
+            self.release_blob(blob);
+        }
+    }
+
+    /// A page needs a blob no more.
+    pub(crate) fn release_blob(&mut self, blob: &Blob) {
+        self.packed.remove(blob);
+        blob.stored().iter().for_each(|device| self.alloc.release(device.block));
+    }
+
+    /// One page more needs a blob.
+    pub(crate) fn share_blob(&mut self, blob: &Blob) {
+        self.packed.add(blob);
+        blob.stored().iter().for_each(|device| self.alloc.share(device.block));
+    }
+
+    /// A checkpoint that is durable has brought home what was in memory above a block, and needs it no more.
+    pub(crate) fn left_base(&mut self, home: &Home) {
+        let base = home.base.as_ref().filter(|_| !home.stays());
+        base.and_then(Place::device).into_iter().for_each(|base| self.alloc.release_base(base.block));
+    }
+
+    /// The same of a blob that a page needed.
+    pub(crate) fn left_base_blob(&mut self, blob: &Blob) {
+        self.packed.remove(blob);
+        blob.stored().iter().for_each(|device| self.alloc.release_base(device.block));
+    }
+
+    /// A checkpoint that is durable has brought home blocks of a page above a blob: it needs that no more, or not so, if `is_left`. The page,
+    /// as it is now, needed the blob before it knew of that, and needs it now, as they say.
+    pub(crate) fn adopt_base_blob(&mut self, blob: &Blob, before: bool, after: bool, is_left: bool) {
+        match (before, after, is_left) {
+            (true, false, true) => self.left_base_blob(blob),
+            (true, false, false) => self.release_blob(blob),
+            (true, true, true) | (false, _, true) => {
+                blob.stored().iter().for_each(|device| self.alloc.base_was_released_early(device.block));
+            }
+            (true, true, false) | (false, _, false) => (),
         }
     }
 
@@ -44,10 +96,27 @@ impl Space {
         self.dirty_slots += u64::from(matches!(slot, Slot::Memory(_)));
     }
 
+    /// How the data of an object are to be compressed that was changed since the last checkpoint, if they are. `meta` is its record, as it
+    /// is or is about to be.
+    pub(crate) fn compression_of(&self, onode: &Onode, meta: &Bytes) -> Option<&Compression> {
+        let (compression, hint_in) = self.compression.get(&onode.pool)?;
+        compression.mode.wants(hint_in(meta)).then_some(compression)
+    }
+
+    pub(crate) fn compresses_nothing(&self) -> bool {
+        self.compression.is_empty()
+    }
+
+    /// Whether a change may make blocks dirty beside those that it is about: see [`Space::leave_dear_blobs`].
+    pub(crate) fn may_have_blobs(&self) -> bool {
+        !(self.compression.is_empty() && self.packed.is_empty())
+    }
+
     pub(super) fn put(&mut self, blocks: &mut Blocks, index: u32, slot: Slot) {
         self.add_slot(&slot);
         if let Some(old) = blocks.insert(index, slot, self.period) {
-            self.drop_slot(&old);
+            let frees_blob = old.blob().is_some_and(|blob| !blocks.uses(index, blob));
+            self.drop_slot(&old, frees_blob);
         }
     }
 
@@ -56,7 +125,24 @@ impl Space {
         if let Some(device) = slot.device() {
             self.alloc.share(device.block);
         }
+        if let Some(blob) = slot.blob().filter(|blob| !blocks.uses(index, blob)) {
+            self.share_blob(blob);
+        }
         self.put(blocks, index, slot.clone());
+    }
+
+    /// Blocks of the page of this block that are in blobs which have more blocks on the device than the page has in them become dirty, so
+    /// that the next checkpoint brings them home by themselves. The page is here or nowhere.
+    pub(super) fn leave_dear_blobs(&mut self, blocks: &mut Blocks, index: u32) {
+        let number = page_of(index);
+        let Some(page) = blocks.page(number) else { return };
+        for at in page.dear_places() {
+            let index = number * PAGE_BLOCKS + u32::try_from(at).expect("within a page");
+            let dirty = Dirty::over(blocks.get(index).and_then(Slot::place));
+            // The page needs the blob until they are home.
+            drop(blocks.insert(index, Slot::Memory(Arc::new(dirty)), self.period));
+            self.dirty_slots += 1;
+        }
     }
 
     /// Removes slots `first ..` up to `end`, `None` for all behind.
@@ -76,9 +162,11 @@ impl Space {
         // Of pages that are read for this, little is left.
         pages.take_in_each(blocks, first, last, |blocks, number| {
             let (begin, end) = (number * PAGE_BLOCKS, number * PAGE_BLOCKS + (PAGE_BLOCKS - 1));
-            blocks.remove(first.max(begin), last.min(end), period, |slot| self.drop_slot(slot));
+            blocks.remove(first.max(begin), last.min(end), period, |slot, is_last| {
+                self.drop_slot(slot, is_last)
+            });
         });
-        blocks.remove(first, last, period, |slot| self.drop_slot(slot));
+        blocks.remove(first, last, period, |slot, is_last| self.drop_slot(slot, is_last));
     }
 
     /// Writes within one block.
@@ -94,15 +182,17 @@ impl Space {
             Dirty::write_shared(dirty, at, data, source)
         } else {
             // The slot's reference to the block, if there is one, goes on as that of the base.
-            let mut dirty = Dirty::over(blocks.get(index).and_then(Slot::device));
+            let mut dirty = Dirty::over(blocks.get(index).and_then(Slot::place));
             let hidden = dirty.write(at, data, source);
             let was_there = blocks.insert(index, Slot::Memory(Arc::new(dirty)), self.period).is_some();
             self.slots += u64::from(!was_there);
             self.dirty_slots += 1;
             hidden
         };
-        if let Some(base) = hidden {
-            self.alloc.release(base.block);
+        match hidden {
+            Some(Place::Block(base)) => self.alloc.release(base.block),
+            Some(Place::Blob(base)) if !blocks.uses(index, &base.blob) => self.release_blob(&base.blob),
+            _ => (),
         }
     }
 }
