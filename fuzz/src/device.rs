@@ -39,6 +39,7 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
             region(RegionKind::Store, 5 << 20, 1 << 20),
         ],
         is_encrypted: false,
+        partitions: 1,
     };
     write_label(device.as_ref(), &label).expect("memory does not fail");
     let file = RegionFile::create(Arc::clone(&device), PLACE).expect("room");

@@ -398,7 +398,7 @@ pub(crate) struct OsdArgs {
     pub(crate) osd_size: Option<u64>,
     /// Threads of each OSD, which have parts of the store. With --mkfs: for how many the store is made, one if not given. Without: how
     /// many there are from this start on, by default and at most as many as it was made for.
-    #[arg(long, conflicts_with = "device", value_parser = parse_shards)]
+    #[arg(long, value_parser = parse_shards)]
     pub(crate) shards: Option<u32>,
     #[command(flatten)]
     pub(crate) memory: MemoryOptions,

@@ -49,10 +49,11 @@ pub(crate) struct RawDeviceArgs {
 }
 
 impl RawDeviceArgs {
-    /// The devices, if the store is to be on some.
-    pub(crate) fn devices(&self) -> Option<nacre_osd::Devices> {
+    /// The devices, if the store is to be on some, divided between so many partitions.
+    pub(crate) fn devices(&self, partitions: u32) -> Option<nacre_osd::Devices> {
         let data = self.device.clone()?;
         let (log, metadata) = (self.wal_device.clone(), self.meta_device.clone());
-        Some(nacre_osd::Devices { data, log, metadata, metadata_bytes: self.meta_size, force: self.force })
+        let (metadata_bytes, force) = (self.meta_size, self.force);
+        Some(nacre_osd::Devices { data, log, metadata, metadata_bytes, force, partitions })
     }
 }

@@ -248,7 +248,8 @@ pub(crate) fn make(
         }
         None => None,
     };
-    let outcome = match options.raw.devices() {
+    let partitions = options.shards.unwrap_or(1);
+    let outcome = match options.raw.devices(partitions) {
         Some(devices) => {
             let owner = nacre_osd::Owner { cluster, osd: id, osd_uuid: uuid, store };
             nacre_osd::mkfs_on_devices(place.path(), owner, &devices, key.as_ref())
@@ -256,7 +257,6 @@ pub(crate) fn make(
         None => {
             let size = capacity_bytes(folder, options.osd_size, StoreKind::File, 1)?;
             let dirs = options.device_dirs.device_dirs();
-            let partitions = options.shards.unwrap_or(1);
             nacre_osd::mkfs(place.path(), store, (size, partitions), &dirs, key.as_ref()).map(|()| size)
         }
     };

@@ -5,7 +5,7 @@ use crate::mon::{Cx, Mon};
 use crate::prober::{PROBE_NAMESPACE, PROBE_USER, ProbeOrder, Probing, RETRY};
 use crate::state::State;
 use nacre_auth::Caps;
-use nacre_mgr::probes::PoolProbe;
+use nacre_mgr::probes::{PoolLayout, PoolProbe};
 use nacre_msg::LogPriority;
 use nacre_types::{AuthName, EntityKind, PoolId, Stamp, UTime, seconds};
 use std::collections::BTreeMap;
@@ -87,8 +87,12 @@ impl Mon {
         match outcome {
             Ok(found) => {
                 (probing.error, probing.failed_rounds) = (None, 0);
-                self.state.stats.probes.round(found, now);
                 let map = std::sync::Arc::clone(self.state.osd.map());
+                for (id, pool) in &map.pools {
+                    let rule = map.crush.rules.get(usize::from(pool.crush_rule)).cloned().flatten();
+                    self.state.stats.probes.follow_layout(*id, PoolLayout { rule, size: pool.size });
+                }
+                self.state.stats.probes.round(found, now);
                 self.state.stats.probes.retain(|pool| map.pools.contains_key(&pool));
             }
             Err(error) => {

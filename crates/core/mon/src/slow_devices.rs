@@ -63,6 +63,14 @@ impl Mon {
                     self.state.clog(LogPriority::INFO, cx.wall, text);
                     self.end_measure(osd, cx.wall);
                 }
+                Change::Unjudged(osd) => {
+                    let text = format!(
+                        "{}: nobody can say any more whether its device is slow: it counts as well",
+                        place(&self.state, osd)
+                    );
+                    self.state.clog(LogPriority::INFO, cx.wall, text);
+                    self.end_measure(osd, cx.wall);
+                }
             }
         }
         self.check_measures(&map, cx.wall);

@@ -143,7 +143,7 @@ impl Pg {
 
     /// Trims some clones of removed snapshots.
     pub(crate) fn trim_snaps(&mut self, cx: &mut Cx<'_>) {
-        let mut round = self.snaptrim.begin_round();
+        let mut round = self.snaptrim.begin_round(&mut self.state, cx.now);
         loop {
             let Self { state, snaptrim, recovery, pipeline, .. } = self;
             let is_in_use =

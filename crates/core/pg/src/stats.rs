@@ -23,6 +23,8 @@ pub(crate) struct Activity {
     /// Removed snapshots whose clones may still be here.
     pub(crate) trims_queued: u64,
     pub(crate) is_trimming: bool,
+    /// All that are left of those have clones whose records are damaged.
+    pub(crate) has_trim_failed: bool,
     pub(crate) is_scrubbing: bool,
     pub(crate) is_deep_scrub: bool,
     /// A scrub has what differs repaired.
@@ -152,7 +154,8 @@ impl PgState {
             Some(Kind::Backfill) => pg_state::BACKFILL_WAIT,
             None => 0,
         };
-        let (trims, trimming) = (activity.trims_queued > 0, activity.is_trimming);
+        let (trimming, failed) = (activity.is_trimming, activity.has_trim_failed);
+        let waiting = activity.trims_queued > 0 && !trimming && !failed;
         when(serving, pg_state::ACTIVE)
             | when(!serving, pg_state::PEERED)
             | when(self.is_clean(), pg_state::CLEAN)
@@ -162,7 +165,8 @@ impl PgState {
             | when(activity.forced_backfill, pg_state::FORCED_BACKFILL)
             | when(activity.unfound > 0, pg_state::RECOVERY_UNFOUND)
             | when(trimming, pg_state::SNAPTRIM)
-            | when(trims && !trimming, pg_state::SNAPTRIM_WAIT)
+            | when(waiting, pg_state::SNAPTRIM_WAIT)
+            | when(failed, pg_state::SNAPTRIM_ERROR)
             | when(activity.is_scrubbing, pg_state::SCRUBBING)
             | when(activity.is_deep_scrub, pg_state::DEEP_SCRUB)
             | when(activity.is_repairing, pg_state::REPAIR)

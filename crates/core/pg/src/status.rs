@@ -185,6 +185,7 @@ impl Pg {
             forced_recovery: self.reservations.forced_recovery,
             forced_backfill: self.reservations.forced_backfill,
             trims_queued: self.snaptrim.queued(),
+            has_trim_failed: self.snaptrim.has_failed(),
             is_trimming: self.snaptrim.is_busy(),
             is_scrubbing: self.scrub.is_running(),
             is_deep_scrub: self.scrub.is_deep(),

@@ -29,6 +29,9 @@ use nacre_txn::StoreToken;
 use nacre_types::{OsdId, SpgId};
 use std::sync::Arc;
 
+/// About what a client's message takes in memory beside what it brings, decoded and in a queue.
+const MESSAGE_BYTES: usize = 1024;
+
 /// What concerns all of a shard.
 #[derive(Debug)]
 pub(crate) enum ShardAction {
@@ -90,7 +93,7 @@ impl Dispatch<'_> {
         let net = &mut *self.parts.cx.net;
         match net.sessions.inbound_peer(conn) {
             Some(InboundPeer::Client(session, budget)) => {
-                let own = net.sessions.own_cost(raw.front.len() + raw.data.len());
+                let own = net.sessions.own_cost(MESSAGE_BYTES + raw.front.len() + raw.data.len());
                 let (session, permit) = (Arc::clone(session), budget.take(own));
                 self.client_message(conn, session, permit, raw);
             }
@@ -345,4 +348,4 @@ impl Dispatch<'_> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

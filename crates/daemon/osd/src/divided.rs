@@ -157,6 +157,13 @@ impl ObjectStore for Divided {
                 _ => (),
             }
         }
+        // None of them has a turn while one waits.
+        let mut others = (0..self.numbers.len()).filter(|nth| *nth != home);
+        while self.nth_mut(home).lacks_room(&txn)
+            && let Some(nth) = others.next()
+        {
+            self.nth_mut(nth).spare_room();
+        }
         self.nth_mut(home).submit(txn, token)
     }
 

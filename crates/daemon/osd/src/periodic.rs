@@ -35,6 +35,8 @@ pub(crate) struct Periodic {
     ticked_at: Stamp,
     report_at: Stamp,
     slow_ops_warned_at: Stamp,
+    /// Clients were kept out at the last tick by what others did not take: a moment of that is nobody's fault.
+    is_kept_out: bool,
     /// What [`crate::tracker::Tracker::commits`] was at the last report.
     commits_told: (u64, u64),
     recovered: Recovered,
@@ -70,6 +72,7 @@ impl Periodic {
             ticked_at: now,
             report_at: now,
             slow_ops_warned_at: now,
+            is_kept_out: false,
             commits_told: (0, 0),
             recovered: Recovered::default(),
             usual_load: UsualLoad::default(),
@@ -111,9 +114,14 @@ impl Periodic {
         let stalled = cx.now.since(self.ticked_at);
         self.ticked_at = cx.now;
         let awaiting = &pgs.awaiting_memory;
+        let was_kept_out = std::mem::replace(&mut self.is_kept_out, false);
         if stalled >= STALLED_AFTER {
             cx.net.messenger.excuse_unread(cx.now);
         } else if cx.net.kept_out(awaiting) != KeptOut::Nobody {
+            self.is_kept_out = true;
+            if !was_kept_out {
+                return;
+            }
             // What sockets take now was not refused.
             cx.net.messenger.flush();
             loop {

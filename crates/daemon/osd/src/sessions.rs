@@ -33,9 +33,6 @@ pub(crate) enum InboundPeer {
     HeartbeatPeer(OsdId),
 }
 
-/// Messages that may wait for memory: with more, no client is read.
-const WAITING_MAX: usize = 4096;
-
 /// What a peer sends to prove its identity.
 #[derive(Debug)]
 pub(crate) enum AuthFrame {
@@ -287,7 +284,7 @@ impl Sessions {
             messenger.set_paused(conn, true);
         }
         let under_way = self.budget.held_messages().saturating_sub(waiting);
-        let many = under_way >= self.limits.messages || waiting >= WAITING_MAX;
+        let many = under_way >= self.limits.messages;
         let large = self.limits.is_too_much(self.budget.held_bytes(), self.taken(messenger));
         if many || large {
             self.last = conn;
@@ -466,8 +463,6 @@ mod tests {
         let other = Permit::default();
         sessions.throttle(ConnId(2), &other, (false, 3), &mut messenger);
         assert_eq!(sessions.paused.len(), 1, "those that wait are not under way");
-        sessions.throttle(ConnId(2), &other, (false, WAITING_MAX), &mut messenger);
-        assert_eq!(sessions.paused.len(), 2, "but their number is bounded");
         drop(held);
         sessions.unthrottle(&AwaitingMemory::default(), &mut messenger);
         assert!(sessions.paused.is_empty());

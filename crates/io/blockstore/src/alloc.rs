@@ -5,7 +5,7 @@
 
 use crate::device::Run;
 use crate::free_bitmap::FreeBitmap;
-use crate::freemap::{FREE_MAP_SHARD_BLOCKS, FreeMapShard, RefChanges};
+use crate::freemap::{self, FreeMapShard, RefChange, RefChanges};
 use crate::shared_blocks::SharedBlocks;
 use std::collections::{BTreeMap, VecDeque};
 
@@ -19,25 +19,42 @@ const RECLAIM_DIVISOR: u64 = 64;
 const SORTED_MAX: usize = 4096;
 
 /// Bytes of a run that waits for a checkpoint, and of a change of references.
-const PENDING_BYTES: usize = 16;
-const CHANGE_BYTES: usize = 12;
+const PENDING_BYTES: usize = size_of::<Pending>();
+const CHANGE_BYTES: usize = size_of::<RefChange>();
+
+/// Cuts of checkpoints, counted since the store was opened.
+pub(crate) type Cuts = u32;
+
+/// Blocks side by side that lost their last reference when so many cuts were made. There may be many, so it is as short as can be.
+#[derive(Clone, Copy, Debug)]
+struct Pending {
+    start: u64,
+    count: u32,
+    cuts: Cuts,
+}
+
+impl Pending {
+    fn run(self) -> Run {
+        Run { start: self.start, count: self.count.into() }
+    }
+}
 
 /// Allocation state of the data area. `check` in `check.rs` compares it with the objects.
 #[derive(Debug)]
 pub(crate) struct Alloc {
     area: Run,
     /// Slabs of a partition, by their first block; `None` where all of the area may be used.
-    slabs: Option<BTreeMap<u32, u32>>,
+    slabs: Option<BTreeMap<u64, u64>>,
     /// Blocks that may be used, free or not.
     blocks: u64,
     free: FreeBitmap,
     /// Where the next search begins.
-    cursor: u32,
+    cursor: u64,
     shared: SharedBlocks,
-    /// Blocks without references, with the number of cuts made when they lost the last one.
-    pending: VecDeque<(u64, Run)>,
+    /// Blocks without references, in the order in which they lost the last one.
+    pending: VecDeque<Pending>,
     /// Those of fewer cuts may be freed now.
-    durable_cut: u64,
+    durable_cut: Cuts,
     /// What is freed next, in descending order.
     sorted: Vec<Run>,
     /// Blocks in the two.
@@ -47,7 +64,7 @@ pub(crate) struct Alloc {
     /// Blocks taken since the last cut, but for homes, and between the last two.
     taken: u64,
     taken_before: u64,
-    cuts: u64,
+    cuts: Cuts,
     /// Changes of references since the last cut, for the free map in the KV store.
     changes: RefChanges,
 }
@@ -64,7 +81,7 @@ impl Alloc {
         alloc
     }
 
-    fn of(area: Run, slabs: Option<BTreeMap<u32, u32>>, free: FreeBitmap) -> Self {
+    fn of(area: Run, slabs: Option<BTreeMap<u64, u64>>, free: FreeBitmap) -> Self {
         Self {
             area,
             slabs,
@@ -82,6 +99,12 @@ impl Alloc {
             cuts: 0,
             changes: RefChanges::default(),
         }
+    }
+
+    /// The next search begins there.
+    #[cfg(test)]
+    pub(crate) fn set_cursor(&mut self, block: u64) {
+        self.cursor = block;
     }
 
     pub(crate) fn area(&self) -> Run {
@@ -102,7 +125,7 @@ impl Alloc {
     pub(crate) fn gain(&mut self, slab: Run) {
         if let Some(slabs) = &mut self.slabs {
             slabs.insert(slab.start, slab.count);
-            self.blocks += u64::from(slab.count);
+            self.blocks += slab.count;
             self.free.give(slab);
         }
     }
@@ -114,7 +137,7 @@ impl Alloc {
             return false;
         }
         slabs.remove(&slab.start);
-        self.blocks -= u64::from(slab.count);
+        self.blocks -= slab.count;
         true
     }
 
@@ -140,26 +163,26 @@ impl Alloc {
     }
 
     /// Takes `count` blocks for a large write, in as few runs as there can be; `None` when there are not as many.
-    pub(crate) fn allocate(&mut self, count: u32) -> Option<Vec<Run>> {
+    pub(crate) fn allocate(&mut self, count: u64) -> Option<Vec<Run>> {
         let runs = self.take(count, FreeBitmap::find)?;
         runs.iter().for_each(|run| self.changes.add(*run, 1));
-        self.taken += u64::from(count);
+        self.taken += count;
         Some(runs)
     }
 
     /// Takes `count` blocks for the checkpoint that is under way: it notes the references itself.
-    pub(crate) fn allocate_homes(&mut self, count: u32) -> Option<Vec<Run>> {
+    pub(crate) fn allocate_homes(&mut self, count: u64) -> Option<Vec<Run>> {
         let reserve = self.blocks / LONG_RESERVE_DIVISOR;
-        let is_roomy = self.free.long_blocks() > reserve + u64::from(count);
+        let is_roomy = self.free.long_blocks() > reserve + count;
         self.take(count, if is_roomy { FreeBitmap::find } else { FreeBitmap::find_hole })
     }
 
     fn take(
         &mut self,
-        count: u32,
-        find: impl Fn(&mut FreeBitmap, u32, u32) -> Option<Run>,
+        count: u64,
+        find: impl Fn(&mut FreeBitmap, u64, u64) -> Option<Run>,
     ) -> Option<Vec<Run>> {
-        if u64::from(count) > self.free.blocks() {
+        if count > self.free.blocks() {
             return None;
         }
         let mut runs = Vec::new();
@@ -185,11 +208,10 @@ impl Alloc {
     }
 
     /// Takes what a shard of the free map says; gives a block that is outside of the area, or taken twice. [`Alloc::loaded`] is due behind the last one.
-    pub(crate) fn load(&mut self, nth: u32, shard: &FreeMapShard) -> Result<(), u32> {
-        self.free.load(nth * FREE_MAP_SHARD_BLOCKS, shard.used())?; // callers bound `nth`
+    pub(crate) fn load(&mut self, nth: u32, shard: &FreeMapShard) -> Result<(), u64> {
+        self.free.load(freemap::first_of(nth), shard.used())?;
         for (run, extra) in shard.shared(nth) {
-            let end = u64::from(self.area.start) + u64::from(self.area.count);
-            if run.start < self.area.start || u64::from(run.start) + u64::from(run.count) > end {
+            if run.start < self.area.start || run.end() > self.area.end() {
                 return Err(run.start);
             }
             self.shared.put(run, extra);
@@ -203,36 +225,38 @@ impl Alloc {
     }
 
     /// Adds a reference to a block that has one.
-    pub(crate) fn share(&mut self, block: u32) {
+    pub(crate) fn share(&mut self, block: u64) {
         self.changes.add(Run { start: block, count: 1 }, 1);
         self.shared.add(block);
     }
 
     /// Drops a reference; the last one makes the block pending.
-    pub(crate) fn release(&mut self, block: u32) {
+    pub(crate) fn release(&mut self, block: u64) {
         self.changes.add(Run { start: block, count: 1 }, -1);
         self.release_base(block);
     }
 
     /// As [`Alloc::release`], for what lay below a block that the checkpoint has written home: the free map that was
     /// committed with it knows already.
-    pub(crate) fn release_base(&mut self, block: u32) {
+    pub(crate) fn release_base(&mut self, block: u64) {
         if !self.shared.release(block) {
             self.await_checkpoint(block);
         }
     }
 
-    fn await_checkpoint(&mut self, block: u32) {
+    fn await_checkpoint(&mut self, block: u64) {
         self.pending_count += 1;
         match self.pending.back_mut() {
-            Some((cuts, run)) if *cuts == self.cuts && run.end() == block => run.count += 1,
-            _ => self.pending.push_back((self.cuts, Run { start: block, count: 1 })),
+            Some(last) if last.cuts == self.cuts && last.run().end() == block && last.count < u32::MAX => {
+                last.count += 1;
+            }
+            _ => self.pending.push_back(Pending { start: block, count: 1, cuts: self.cuts }),
         }
     }
 
     /// The committed free map took a base for released whose slot was changed since the cut: that change released
     /// it as well, or will.
-    pub(crate) fn base_was_released_early(&mut self, block: u32) {
+    pub(crate) fn base_was_released_early(&mut self, block: u64) {
         self.changes.add(Run { start: block, count: 1 }, 1);
     }
 
@@ -246,7 +270,7 @@ impl Alloc {
         self.free.bytes()
             + self.shared.bytes()
             + PENDING_BYTES * self.pending.len()
-            + 8 * self.sorted.len()
+            + size_of::<Run>() * self.sorted.len()
             + self.changes.len() * CHANGE_BYTES
     }
 
@@ -261,14 +285,14 @@ impl Alloc {
     }
 
     /// A checkpoint has taken its cut; gives its number.
-    pub(crate) fn cut(&mut self) -> u64 {
+    pub(crate) fn cut(&mut self) -> Cuts {
         self.cuts += 1;
         self.taken_before = std::mem::take(&mut self.taken);
         self.cuts
     }
 
     /// The checkpoint of this cut is durable: what was released before it may be freed.
-    pub(crate) fn checkpoint_durable(&mut self, cut: u64) {
+    pub(crate) fn checkpoint_durable(&mut self, cut: Cuts) {
         self.durable_cut = cut;
     }
 
@@ -277,9 +301,9 @@ impl Alloc {
         if self.sorted.is_empty() {
             // Releases come in the order of cuts.
             while self.sorted.len() < SORTED_MAX
-                && let Some((_, run)) = self.pending.pop_front_if(|(at, _)| *at < self.durable_cut)
+                && let Some(pending) = self.pending.pop_front_if(|pending| pending.cuts < self.durable_cut)
             {
-                self.sorted.push(run);
+                self.sorted.push(pending.run());
             }
             self.sorted.sort_unstable_by_key(|run| std::cmp::Reverse(run.start));
         }
@@ -292,7 +316,7 @@ impl Alloc {
             }
         }
         for run in &runs {
-            self.pending_count -= u64::from(run.count);
+            self.pending_count -= run.count;
             self.free.give(*run);
         }
         self.free.refresh();
@@ -318,12 +342,12 @@ impl Alloc {
 
     /// Blocks that are held: nobody uses them, and nobody may yet.
     pub(crate) fn held_count(&self) -> u64 {
-        self.held.iter().map(|run| u64::from(run.count)).sum()
+        self.held.iter().map(|run| run.count).sum()
     }
 
     /// Runs to which nothing refers, and why. For `check`.
     pub(crate) fn unreferenced(&self) -> impl Iterator<Item = (Run, &'static str)> {
-        let pending = self.pending.iter().map(|(_, run)| *run).chain(self.sorted.iter().copied());
+        let pending = self.pending.iter().map(|pending| pending.run()).chain(self.sorted.iter().copied());
         let pending = pending.map(|run| (run, "none, waiting for a checkpoint"));
         let held = self.held.iter().map(|run| (*run, "none, being discarded"));
         let others = self.outside().into_iter().map(|run| (run, "none, in no slab of this partition"));
@@ -387,7 +411,7 @@ mod tests {
 
     #[test]
     fn a_partition_allocates_in_its_slabs_only() {
-        let slab = |nth: u32| Run { start: 10 + 4 * nth, count: 4 };
+        let slab = |nth: u64| Run { start: 10 + 4 * nth, count: 4 };
         let mut alloc = Alloc::in_slabs(Run { start: 10, count: 16 }, [slab(0), slab(2)]);
         assert_eq!((alloc.blocks(), alloc.free_count()), (8, 8));
         assert_eq!(alloc.allocate(9), None);

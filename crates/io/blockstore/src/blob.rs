@@ -46,7 +46,7 @@ impl Blob {
     }
 
     /// Its first block on the device, which is no other blob's: by this one blob is told from others.
-    pub(crate) fn first(&self) -> u32 {
+    pub(crate) fn first(&self) -> u64 {
         self.stored.first().map_or(0, |first| first.block)
     }
 
@@ -63,7 +63,7 @@ impl Blob {
     }
 
     /// Those of its blocks that the area does not have.
-    pub(crate) fn block_outside(&self, area: Run) -> Option<u32> {
+    pub(crate) fn block_outside(&self, area: Run) -> Option<u64> {
         self.stored.iter().map(|device| device.block).find(|block| !area.blocks().contains(block))
     }
 
@@ -73,21 +73,13 @@ impl Blob {
     }
 }
 
-/// A block of an object that is in a blob.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct InBlob {
-    pub(crate) blob: Arc<Blob>,
-    /// Which of those that the blob holds.
-    pub(crate) nth: u8,
-}
-
 /// Where the content of a block of an object is on the device.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Place {
     /// In a block by itself.
     Block(DeviceBlock),
-    /// In a blob.
-    Blob(InBlob),
+    /// In a blob; which of the blocks that it holds.
+    Blob(Arc<Blob>, u8),
 }
 
 impl Place {
@@ -95,7 +87,7 @@ impl Place {
     pub(crate) const fn device(&self) -> Option<DeviceBlock> {
         match self {
             Self::Block(device) => Some(*device),
-            Self::Blob(_) => None,
+            Self::Blob(..) => None,
         }
     }
 }
@@ -113,7 +105,7 @@ mod tests {
     #[test]
     fn a_blob_saves_blocks_and_holds_no_more_than_a_page() {
         let of = |blocks: u32, bytes: u32, stored: u32| {
-            let stored = (0..stored).map(|nth| DeviceBlock { block: 7 + nth, crc: nth }).collect();
+            let stored = (0..stored).map(|nth| DeviceBlock { block: 7 + u64::from(nth), crc: nth }).collect();
             Blob::new((1, CompressionAlgorithm::Lz4), blocks, bytes, stored)
         };
         let block = BLOCK as u32;

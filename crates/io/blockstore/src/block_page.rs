@@ -1,7 +1,7 @@
 //! How a page of an object's blocks is stored. Drawn in `docs/formats/blockstore.md`.
 
-use crate::blob::{Blob, InBlob, Place};
-use crate::device::DeviceBlock;
+use crate::blob::{Blob, Place};
+use crate::device::{DEVICE_BLOCKS_MAX, DeviceBlock, Numbers};
 use crate::page::{PAGE_BLOCKS, Page};
 use crate::slot::Slot;
 use nacre_buf::Bytes;
@@ -35,7 +35,7 @@ fn count(length: usize) -> u8 {
 fn follows(a: &(u32, Place), b: &(u32, Place)) -> bool {
     let lies_behind = match (&a.1, &b.1) {
         (Place::Block(a), Place::Block(b)) => a.block.checked_add(1) == Some(b.block),
-        (Place::Blob(a), Place::Blob(b)) => a.blob.first() == b.blob.first() && a.nth + 1 == b.nth,
+        (Place::Blob(a, nth), Place::Blob(b, next)) => a.first() == b.first() && nth + 1 == *next,
         _ => false,
     };
     lies_behind && a.0 + 1 == b.0
@@ -43,7 +43,7 @@ fn follows(a: &(u32, Place), b: &(u32, Place)) -> bool {
 
 /// Writes blocks of one page down, each with its place in the page, ascending.
 pub(crate) fn encode(w: &mut Writer, blocks: &[(u32, Place)]) {
-    let mut known = SmallVec::<[u32; 4]>::new();
+    let mut known = SmallVec::<[u64; 4]>::new();
     w.u8(count(blocks.chunk_by(follows).count()));
     for stretch in blocks.chunk_by(follows) {
         let Some((at, first)) = stretch.first() else { continue };
@@ -52,18 +52,18 @@ pub(crate) fn encode(w: &mut Writer, blocks: &[(u32, Place)]) {
         match first {
             Place::Block(first) => {
                 w.u8(PLAIN);
-                encode_block(w, first.block);
+                Numbers::Wide.write(w, first.block);
                 stretch.iter().filter_map(|(_, place)| place.device()).for_each(|device| w.u32(device.crc));
             }
-            Place::Blob(InBlob { blob, nth }) if known.contains(&blob.first()) => {
+            Place::Blob(blob, nth) if known.contains(&blob.first()) => {
                 w.u8(PACKED_AGAIN);
-                encode_block(w, blob.first());
+                Numbers::Wide.write(w, blob.first());
                 w.u8(*nth);
             }
-            Place::Blob(InBlob { blob, nth }) => {
+            Place::Blob(blob, nth) => {
                 known.push(blob.first());
                 w.u8(PACKED);
-                encode_block(w, blob.first());
+                Numbers::Wide.write(w, blob.first());
                 w.u8(*nth);
                 encode_blob(w, blob);
             }
@@ -71,16 +71,10 @@ pub(crate) fn encode(w: &mut Writer, blocks: &[(u32, Place)]) {
     }
 }
 
-fn encode_block(w: &mut Writer, block: u32) {
-    w.u32(block);
-    // For devices of more than 16 TiB.
-    w.u16(0);
-}
-
-fn decode_block(r: &mut Reader) -> Result<u32, DecodeError> {
-    let (block, high) = (r.u32()?, r.u16()?);
-    let value = u64::from(high) << 32 | u64::from(block);
-    if high == 0 { Ok(block) } else { Err(DecodeError::Invalid { what: "block above 16 TiB", value }) }
+fn decode_block(r: &mut Reader) -> Result<u64, DecodeError> {
+    let block = Numbers::Wide.read(r)?;
+    let invalid = DecodeError::Invalid { what: "block above 64 PiB", value: block };
+    if block < DEVICE_BLOCKS_MAX { Ok(block) } else { Err(invalid) }
 }
 
 /// All of a blob but its first block.
@@ -91,17 +85,17 @@ fn encode_blob(w: &mut Writer, blob: &Blob) {
     w.u32(blob.bytes());
     w.u64(blob.pool.cast_unsigned());
     w.u8(count(blob.stored().len()));
-    blob.stored().iter().skip(1).for_each(|device| encode_block(w, device.block));
+    blob.stored().iter().skip(1).for_each(|device| Numbers::Wide.write(w, device.block));
     blob.stored().iter().for_each(|device| w.u32(device.crc));
 }
 
-fn decode_blob(r: &mut Reader, first: u32) -> Result<Blob, DecodeError> {
+fn decode_blob(r: &mut Reader, first: u64) -> Result<Blob, DecodeError> {
     let (blocks, number, bytes) = (u32::from(r.u8()?), r.u8()?, r.u32()?);
     let (pool, stored) = (r.u64()?.cast_signed(), r.u8()?);
     let unknown = DecodeError::Invalid { what: "algorithm of a blob", value: number.into() };
     let algorithm = ALGORITHMS.into_iter().find(|(known, _)| *known == number);
     let (_, algorithm) = algorithm.ok_or(unknown)?;
-    let mut numbers = SmallVec::<[u32; PAGE_BLOCKS as usize]>::new();
+    let mut numbers = SmallVec::<[u64; PAGE_BLOCKS as usize]>::new();
     numbers.push(first);
     for _ in 1..stored {
         numbers.push(decode_block(r)?);
@@ -119,29 +113,32 @@ pub(crate) fn decode(r: &mut Reader, number: u32, blocks: &mut Vec<(u32, Slot)>)
     for _ in 0..r.u8()? {
         let (at, count, kind) = (u32::from(r.u8()?), u32::from(r.u8()?), r.u8()?);
         let first = decode_block(r)?;
-        if at < behind || count == 0 || at + count > PAGE_BLOCKS || first.checked_add(count).is_none() {
-            return Err(invalid("blocks of a page", first.into()));
+        if at < behind || count == 0 || at + count > PAGE_BLOCKS {
+            return Err(invalid("blocks of a page", first));
         }
         behind = at + count;
         let found = known.iter().find(|blob| blob.first() == first).cloned();
         let (nth, blob) = match (kind, found) {
             (PLAIN, _) => {
+                if first + u64::from(count) > DEVICE_BLOCKS_MAX {
+                    return Err(invalid("block above 64 PiB", first));
+                }
                 for nth in 0..count {
-                    let device = DeviceBlock { block: first + nth, crc: r.u32()? };
+                    let device = DeviceBlock { block: first + u64::from(nth), crc: r.u32()? };
                     blocks.push((begin + at + nth, Slot::Device(device)));
                 }
                 continue;
             }
             (PACKED, None) => (r.u8()?, Arc::new(decode_blob(r, first)?)),
             (PACKED_AGAIN, Some(blob)) => (r.u8()?, blob),
-            (PACKED | PACKED_AGAIN, _) => return Err(invalid("blob of a page", first.into())),
+            (PACKED | PACKED_AGAIN, _) => return Err(invalid("blob of a page", first)),
             _ => return Err(invalid("kind of blocks", kind.into())),
         };
         if u32::from(nth) + count > blob.blocks() {
             return Err(invalid("blocks in a blob", nth.into()));
         }
         let indexes = (0..count).map(|more| begin + at + more);
-        let slot = |nth| Slot::Blob(InBlob { blob: Arc::clone(&blob), nth });
+        let slot = |nth| Slot::Blob(Arc::clone(&blob), nth);
         blocks.extend((nth..).zip(indexes).map(|(nth, index)| (index, slot(nth))));
         if kind == PACKED {
             known.push(blob);
@@ -180,9 +177,9 @@ pub(crate) fn decode_record(
 mod tests {
     use super::*;
 
-    fn round(blocks: &[(u32, u32)]) -> Vec<u8> {
+    fn round(blocks: &[(u32, u64)]) -> Vec<u8> {
         let mut w = Writer::new();
-        let device = |block: u32| Place::Block(DeviceBlock { block, crc: block ^ 77 });
+        let device = |block: u64| Place::Block(DeviceBlock { block, crc: block as u32 ^ 77 });
         let devices: Vec<_> = blocks.iter().map(|(at, block)| (*at, device(*block))).collect();
         encode(&mut w, &devices);
         w.finish().to_vec()
@@ -190,19 +187,23 @@ mod tests {
 
     #[test]
     fn a_page_survives_its_encoding() {
-        let scattered: Vec<(u32, u32)> = (0..PAGE_BLOCKS).map(|at| (at, 1000 - at)).collect();
-        let whole: Vec<(u32, u32)> = (0..PAGE_BLOCKS).map(|at| (at, u32::MAX - PAGE_BLOCKS + at)).collect();
+        let page = |begin: u64| (0..PAGE_BLOCKS).map(|at| (at, begin + u64::from(at))).collect::<Vec<_>>();
+        let scattered: Vec<(u32, u64)> = (0..PAGE_BLOCKS).map(|at| (at, 1000 - u64::from(at))).collect();
+        let (whole, over, last_of_all) =
+            (page((1 << 32) - 32), page((1 << 32) - 2), page(DEVICE_BLOCKS_MAX - 32));
         let last = PAGE_BLOCKS - 1;
-        for blocks in [vec![], vec![(last, 9)], vec![(0, 7), (1, 8), (last, 21)], whole, scattered] {
+        for blocks in
+            [vec![], vec![(last, 9)], vec![(0, 7), (1, 8), (last, 21)], whole, over, last_of_all, scattered]
+        {
             let mut back = Vec::new();
             let mut r = Reader::new(round(&blocks).into());
             decode(&mut r, 3, &mut back).expect("our own bytes");
             assert!(r.rest().is_empty());
             let back: Vec<_> =
                 back.iter().filter_map(|(index, slot)| Some((*index, slot.device()?))).collect();
-            let expected = blocks
-                .iter()
-                .map(|(at, block)| (3 * PAGE_BLOCKS + at, DeviceBlock { block: *block, crc: block ^ 77 }));
+            let expected = blocks.iter().map(|(at, block)| {
+                (3 * PAGE_BLOCKS + at, DeviceBlock { block: *block, crc: *block as u32 ^ 77 })
+            });
             assert!(back.into_iter().eq(expected), "{blocks:?}");
         }
     }
@@ -211,7 +212,7 @@ mod tests {
     fn what_nobody_wrote_is_refused() {
         let good = round(&[(0, 500), (1, 501), (3, 600)]);
         // A stretch of two: at, count, kind, block of 6 bytes, checksums; and one of one.
-        for (byte, value) in [(1, 31), (2, 0), (2, 33), (3, 1), (8, 1), (18, 1), (19, 2)] {
+        for (byte, value) in [(1, 31), (2, 0), (2, 33), (3, 1), (9, 0x10), (18, 1), (19, 2)] {
             let mut bad = good.clone();
             bad[byte] = value;
             let found = decode(&mut Reader::new(bad.into()), 0, &mut Vec::new());
@@ -221,15 +222,16 @@ mod tests {
         assert!(decode(&mut Reader::new(good[..20].to_vec().into()), 0, &mut Vec::new()).is_err());
     }
 
-    fn blob(first: u32, blocks: u32, stored: u32) -> Arc<Blob> {
-        let stored = (0..stored).map(|nth| DeviceBlock { block: first + 10 * nth, crc: nth + 5 });
+    fn blob(first: u64, blocks: u32, stored: u32) -> Arc<Blob> {
+        let device = |nth: u32| DeviceBlock { block: first + 10 * u64::from(nth), crc: nth + 5 };
+        let stored = (0..stored).map(device);
         let stored: Vec<DeviceBlock> = stored.collect();
         let bytes = u32::try_from(stored.len() * crate::BLOCK - 9).expect("small");
         Arc::new(Blob::new((3, CompressionAlgorithm::Snappy), blocks, bytes, stored).expect("a blob"))
     }
 
     fn in_blob(blob: &Arc<Blob>, nth: u8) -> Place {
-        Place::Blob(InBlob { blob: Arc::clone(blob), nth })
+        Place::Blob(Arc::clone(blob), nth)
     }
 
     fn bytes_of(places: &[(u32, Place)]) -> Vec<u8> {

@@ -211,7 +211,7 @@ impl Blocks {
         let pages = self.pages.iter().filter(|entry| entry.page.in_memory() > 0);
         pages.flat_map(|entry| entry.page.iter(entry.number)).filter_map(|(index, slot)| match slot {
             Slot::Memory(dirty) => Some((index, dirty)),
-            Slot::Device(_) | Slot::Blob(_) => None,
+            Slot::Device(_) | Slot::Blob(..) => None,
         })
     }
 

@@ -60,7 +60,7 @@ struct Buffer {
     /// The blocks it came with.
     run: Run,
     /// The first block that it showed, by which it is unpinned.
-    first: u32,
+    first: u64,
     /// Bytes of it that entries still show.
     shown: usize,
     pin: Pin,
@@ -88,7 +88,7 @@ impl Buffer {
 /// of its memory and is evicted as a whole, until less than half of it shows: then what does is copied, once.
 #[derive(Debug)]
 pub(crate) struct Cache {
-    entries: BTreeMap<u32, Entry>,
+    entries: BTreeMap<u64, Entry>,
     buffers: Slab<Buffer>,
     /// The clock: keys and numbers of buffers; some may be gone, and their keys others'.
     clock: VecDeque<(usize, u64)>,
@@ -126,7 +126,7 @@ impl Cache {
     }
 
     /// Content of one block: the run that has it and the block's byte in the run.
-    pub(crate) fn find(&self, block: u32) -> Option<(&Bytes, usize)> {
+    pub(crate) fn find(&self, block: u64) -> Option<(&Bytes, usize)> {
         let (entry, at) = self.entry_of(block)?;
         if entry.fresh_in != Some(self.turn) {
             entry.used.set(true);
@@ -135,22 +135,22 @@ impl Cache {
     }
 
     /// Whether content of the block is here; that does not count as a read.
-    pub(crate) fn holds(&self, block: u32) -> bool {
+    pub(crate) fn holds(&self, block: u64) -> bool {
         self.entry_of(block).is_some()
     }
 
     /// Whether the block's write is in flight.
-    pub(crate) fn is_being_written(&self, block: u32) -> bool {
+    pub(crate) fn is_being_written(&self, block: u64) -> bool {
         self.pin_of(block) == Some(Pin::Write)
     }
 
-    fn pin_of(&self, block: u32) -> Option<Pin> {
+    fn pin_of(&self, block: u64) -> Option<Pin> {
         let (entry, _) = self.entry_of(block)?;
         self.buffers.get(entry.buffer).map(|buffer| buffer.pin)
     }
 
     /// Forgets a block, unless it must stay for a write or the checkpoint: false then.
-    pub(crate) fn forget_clean(&mut self, block: u32) -> bool {
+    pub(crate) fn forget_clean(&mut self, block: u64) -> bool {
         if matches!(self.pin_of(block), Some(Pin::Write | Pin::Checkpoint)) {
             return false;
         }
@@ -159,20 +159,20 @@ impl Cache {
     }
 
     /// The entry that has a block, and the block's byte in it.
-    fn entry_of(&self, block: u32) -> Option<(&Entry, usize)> {
+    fn entry_of(&self, block: u64) -> Option<(&Entry, usize)> {
         let (first, entry) = self.entries.range(..=block).next_back()?;
         let at = (block - first) as usize * BLOCK;
         (at < entry.bytes.len()).then_some((entry, at))
     }
 
     /// Content of one block by itself.
-    pub(crate) fn block(&self, block: u32) -> Option<Bytes> {
+    pub(crate) fn block(&self, block: u64) -> Option<Bytes> {
         self.find(block).map(|(bytes, at)| bytes.slice(at..at + BLOCK))
     }
 
     /// Takes the content of the run at `first`; older content of its blocks is forgotten.
-    pub(crate) fn insert(&mut self, first: u32, bytes: Bytes, pin: Pin) {
-        let count = u32::try_from(bytes.len() / BLOCK).expect("runs are far below 2^32 blocks");
+    pub(crate) fn insert(&mut self, first: u64, bytes: Bytes, pin: Pin) {
+        let count = (bytes.len() / BLOCK) as u64;
         let run = Run { start: first, count };
         self.forget(run);
         if count == 0 {
@@ -220,7 +220,7 @@ impl Cache {
     }
 
     /// The run at `first` need not stay any more for this reason; it does until the end of the turn.
-    pub(crate) fn unpin(&mut self, first: u32, pin: Pin) {
+    pub(crate) fn unpin(&mut self, first: u64, pin: Pin) {
         let turn = self.turn;
         let buffer = self.entries.get(&first).and_then(|entry| self.buffers.get_mut(entry.buffer));
         if let Some(buffer) = buffer.filter(|buffer| buffer.first == first && buffer.pin == pin) {
@@ -229,7 +229,7 @@ impl Cache {
     }
 
     /// The run at `first` is written. What is only written is not kept: most of it lies on copies that nobody reads from.
-    pub(crate) fn written(&mut self, first: u32) {
+    pub(crate) fn written(&mut self, first: u64) {
         let Some(key) = self.entries.get(&first).map(|entry| entry.buffer) else { return };
         let Some(buffer) = self.buffers.get(key).filter(|buffer| buffer.pin == Pin::Write) else {
             return;
@@ -244,7 +244,7 @@ impl Cache {
     }
 
     /// The entries of a buffer.
-    fn entries_of(&self, key: usize, run: Run) -> impl Iterator<Item = (&u32, &Entry)> {
+    fn entries_of(&self, key: usize, run: Run) -> impl Iterator<Item = (&u64, &Entry)> {
         self.entries.range(run.blocks()).filter(move |(_, entry)| entry.buffer == key)
     }
 
@@ -279,13 +279,13 @@ impl Cache {
     fn copy_out(&mut self, key: usize) {
         let Some(buffer) = self.buffers.get(key) else { return };
         let (turn, is_young) = (buffer.turn, buffer.is_young);
-        let firsts: Vec<u32> = self.entries_of(key, buffer.run).map(|(first, _)| *first).collect();
+        let firsts: Vec<u64> = self.entries_of(key, buffer.run).map(|(first, _)| *first).collect();
         self.remove_buffer(key);
         for first in firsts {
             let Some(entry) = self.entries.get(&first) else { continue };
             let mut copy = AlignedBuf::with_len(entry.bytes.len());
             copy.copy_from_slice(&entry.bytes);
-            let run = Run { start: first, count: (copy.len() / BLOCK) as u32 };
+            let run = Run { start: first, count: (copy.len() / BLOCK) as u64 };
             let key = self.keep((run, first, copy.len()), Pin::None, turn, is_young);
             let Some(entry) = self.entries.get_mut(&first) else { continue };
             (entry.bytes, entry.buffer) = (copy.freeze(), key);
@@ -293,7 +293,7 @@ impl Cache {
     }
 
     /// Takes note of a buffer, of whose run so many bytes show from the block `first` on; gives its key.
-    fn keep(&mut self, (run, first, shown): (Run, u32, usize), pin: Pin, turn: u64, is_young: bool) -> usize {
+    fn keep(&mut self, (run, first, shown): (Run, u64, usize), pin: Pin, turn: u64, is_young: bool) -> usize {
         let number = self.next_buffer;
         self.next_buffer += 1;
         let buffer = Buffer { number, run, first, shown, pin, is_young, turn };
@@ -317,9 +317,9 @@ impl Cache {
     }
 
     /// Takes the blocks of `run` out of the entry at `first`, which overlaps it.
-    fn cut(&mut self, first: u32, run: Run) {
+    fn cut(&mut self, first: u64, run: Run) {
         let Some(entry) = self.entries.remove(&first) else { return };
-        let bytes_to = |block: u32| block.saturating_sub(first) as usize * BLOCK;
+        let bytes_to = |block: u64| block.saturating_sub(first) as usize * BLOCK;
         let length = entry.bytes.len();
         let (from, to) = (bytes_to(run.start), bytes_to(run.end()).min(length));
         // Neither part may be empty: it would hide an entry that begins before it.
@@ -420,7 +420,7 @@ impl Cache {
             self.entries.remove(&buffer.first);
             return;
         }
-        let firsts: Vec<u32> = self.entries_of(key, buffer.run).map(|(first, _)| *first).collect();
+        let firsts: Vec<u64> = self.entries_of(key, buffer.run).map(|(first, _)| *first).collect();
         firsts.iter().for_each(|first| drop(self.entries.remove(first)));
     }
 }

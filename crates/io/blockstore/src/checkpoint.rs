@@ -21,6 +21,7 @@
 //! later, a rename would find its source gone, placed blocks would be taken twice). What a checkpoint writes is
 //! the state at its cut exactly: the frozen memtables do not change any more, and a change since then copies.
 
+use crate::alloc::Cuts;
 use crate::blob::{Blob, Place};
 use crate::blocks::Period;
 use crate::dirty::Dirty;
@@ -56,7 +57,7 @@ impl Home {
     /// The blob that it goes into.
     pub(crate) fn new_blob(&self) -> Option<&Arc<Blob>> {
         match &self.target {
-            Place::Blob(at) => Some(&at.blob),
+            Place::Blob(blob, _) => Some(blob),
             Place::Block(_) => None,
         }
     }
@@ -64,7 +65,7 @@ impl Home {
     /// The blob that shows between its pieces.
     pub(crate) fn base_blob(&self) -> Option<&Arc<Blob>> {
         match &self.base {
-            Some(Place::Blob(at)) => Some(&at.blob),
+            Some(Place::Blob(blob, _)) => Some(blob),
             _ => None,
         }
     }
@@ -106,7 +107,7 @@ pub(crate) enum Stage {
 
 /// A checkpoint under way.
 pub(crate) struct Checkpoint {
-    pub(crate) cut: u64,
+    pub(crate) cut: Cuts,
     /// What was changed in this period, the cut's end of it, is in the checkpoint.
     pub(crate) period: Period,
     /// What was in use at the cut.
@@ -118,16 +119,16 @@ pub(crate) struct Checkpoint {
     /// Changes of references up to the cut; the homes' are added.
     pub(crate) changes: RefChanges,
     /// Objects and blobs, by their first blocks, that are no more needed once the homes are taken.
-    pub(crate) left_blobs: BTreeSet<(u64, u32)>,
+    pub(crate) left_blobs: BTreeSet<(u64, u64)>,
     /// Blocks promised at the cut, until they are allocated.
     pub(crate) held: u64,
     pub(crate) stage: Stage,
     pub(crate) writes: usize,
     pub(crate) reads: usize,
     /// Blocks that it asked the device for in vain, a few times each.
-    pub(crate) unreadable: BTreeSet<u32>,
+    pub(crate) unreadable: BTreeSet<u64>,
     /// Runs in the cache that must stay until the blocks being written are put together.
-    pub(crate) pins: Vec<u32>,
+    pub(crate) pins: Vec<u64>,
     pub(crate) begins: Begins,
 }
 

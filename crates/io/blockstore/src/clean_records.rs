@@ -217,13 +217,13 @@ mod tests {
     use crate::page::PAGE_BLOCKS;
     use crate::slot::Slot;
 
-    fn device(block: u32) -> Slot {
-        Slot::Device(DeviceBlock { block, crc: block ^ 5 })
+    fn device(block: u64) -> Slot {
+        Slot::Device(DeviceBlock { block, crc: block as u32 ^ 5 })
     }
 
     fn object(id: u64) -> Arc<Onode> {
         let pages = PageSet::read(vec![], INLINE_PAGE + 1, PAGE_BLOCKS).expect("none");
-        let blocks = Blocks::stored([(0, device(7)), (2, device(9 + id as u32))], pages);
+        let blocks = Blocks::stored([(0, device(7)), (2, device(9 + id))], pages);
         let attrs = [("a".into(), Bytes::from_static(b"1"))].into_iter().collect();
         Arc::new(Onode {
             id,
@@ -249,7 +249,7 @@ mod tests {
         assert_eq!(unpacked, 0);
         for id in 0..2000 {
             clean.keep_onode(id, object(id));
-            clean.keep_page(id, 1, Arc::new(Page::of(vec![(PAGE_BLOCKS + 1, device(id as u32))])));
+            clean.keep_page(id, 1, Arc::new(Page::of(vec![(PAGE_BLOCKS + 1, device(id))])));
         }
         let packed = clean.packed.iter().count();
         assert!(packed > 1000 && clean.unpacked.iter().count() > 100, "{packed} packed");
@@ -259,7 +259,7 @@ mod tests {
             let before = clean.packed.iter().count();
             let Some(page) = clean.page(id, 1, Keep::No) else { continue };
             assert_eq!(clean.packed.iter().count(), before, "nothing moved");
-            assert_eq!(page.get(1).and_then(Slot::device), device(id as u32).device());
+            assert_eq!(page.get(1).and_then(Slot::device), device(id).device());
             let Some(onode) = clean.onode(id) else { continue };
             assert_eq!(text(&onode), text(&object(id)));
             found += 1;

@@ -38,11 +38,11 @@ impl BlockStore {
         self.disk.submit();
     }
 
-    pub(crate) fn offset(block: u32) -> u64 {
-        u64::from(block) * BLOCK as u64
+    pub(crate) fn offset(block: u64) -> u64 {
+        block * BLOCK as u64
     }
 
-    pub(crate) fn start_write(&mut self, first: u32, data: BufList, durability: Durability, io: Io) {
+    pub(crate) fn start_write(&mut self, first: u64, data: BufList, durability: Durability, io: Io) {
         let work = match durability {
             Durability::Cached => DeviceWork::CachedWrite,
             Durability::Durable => DeviceWork::DurableWrite,
@@ -60,7 +60,7 @@ impl BlockStore {
     pub(crate) fn start_discard(&mut self, run: Run, is_held: bool) {
         let io = Io::Discard { run, is_held };
         let key = self.io.insert(UnderWay { io, class: None, started: NOT_STARTED });
-        let bytes = u64::from(run.count) * BLOCK as u64;
+        let bytes = run.count * BLOCK as u64;
         self.disk.discard(Self::offset(run.start), bytes, DiskTag(key as u64));
     }
 
@@ -78,7 +78,7 @@ impl BlockStore {
     }
 
     /// Writes placed data.
-    pub(crate) fn request_write(&mut self, first: u32, data: Bytes, durability: Durability, io: Io) {
+    pub(crate) fn request_write(&mut self, first: u64, data: Bytes, durability: Durability, io: Io) {
         self.request(Request::Write { first, data, durability, io });
     }
 
@@ -201,7 +201,7 @@ impl BlockStore {
 }
 
 /// The second copy of the superblock is what a probe reads and writes again as it is: whatever becomes of it, the content is the same.
-const PROBED_COPY: u32 = 1;
+const PROBED_COPY: u64 = 1;
 
 impl MeasuredDevice for BlockStore {
     fn take_latencies(&mut self) -> DeviceLatencies {

@@ -23,7 +23,7 @@ pub(crate) struct Dirty {
     base: Option<Place>,
     /// The device block that holds what the object's block was before; not a reference, but it is not free before the
     /// checkpoint that brings this home.
-    replaced: Option<u32>,
+    replaced: Option<u64>,
     /// Disjoint, ascending. Mostly a single one, the whole block.
     pieces: SmallVec<[Piece; 1]>,
     /// Of a whole block in the memory of a message with more in it.
@@ -97,12 +97,12 @@ impl Dirty {
     }
 
     /// Where what was there before lies: a cache that has that will want this.
-    pub(crate) fn replaced(&self) -> Option<u32> {
+    pub(crate) fn replaced(&self) -> Option<u64> {
         self.replaced
     }
 
     /// A checkpoint has brought home what the block was when it began, to `block`.
-    pub(crate) fn set_replaced(&mut self, block: u32) {
+    pub(crate) fn set_replaced(&mut self, block: u64) {
         self.replaced = Some(block);
     }
 

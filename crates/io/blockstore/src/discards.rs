@@ -18,7 +18,7 @@ pub(crate) struct Discards {
     /// `None` where nothing is discarded.
     pub(crate) marks: Option<Marks>,
     /// Blocks of a unit.
-    pub(crate) unit_blocks: u32,
+    pub(crate) unit_blocks: u64,
     /// Why the device does not discard.
     pub(crate) refused: Option<DiskError>,
     pub(crate) rate: DiscardRate,

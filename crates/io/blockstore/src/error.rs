@@ -43,10 +43,26 @@ pub enum OpenError {
     #[error("the metadata store is not empty")]
     NotEmpty,
     /// The device cannot hold log and data.
-    #[error("a device of {size_bytes} bytes is too small or too large")]
+    #[error("a device of {size_bytes} bytes is too small")]
     Size {
         /// Bytes of the device.
         size_bytes: u64,
+    },
+    /// The device has more blocks than this program can use.
+    #[error("a device of {size_bytes} bytes is too large: a store has {max_bytes} bytes (64 PiB) at most")]
+    TooLarge {
+        /// Bytes of the device.
+        size_bytes: u64,
+        /// What it may have.
+        max_bytes: u64,
+    },
+    /// The log would have more blocks than it may.
+    #[error("a log of {size_bytes} bytes is too large: it has {max_bytes} bytes (less than 16 TiB) at most")]
+    LogTooLarge {
+        /// Bytes of the log.
+        size_bytes: u64,
+        /// What it may have.
+        max_bytes: u64,
     },
     /// The store cannot be divided between so many partitions.
     #[error("the device is too small for {partitions} partitions, or there may not be as many")]

@@ -48,7 +48,7 @@ impl ReadIo {
     }
 
     /// One block of it by itself.
-    pub(crate) fn single(&self, block: u32, crc: u32, attempt: u32) -> Self {
+    pub(crate) fn single(&self, block: u64, crc: u32, attempt: u32) -> Self {
         let run = Run { start: block, count: 1 };
         Self { run, crcs: smallvec![crc], fetch: self.fetch, frees: self.frees, attempt }
     }
@@ -81,9 +81,9 @@ pub(crate) struct Fetch {
     /// Blocks were freed during a read: what it brought was not looked at.
     pub(crate) is_stale: bool,
     /// Runs in the cache that it brought.
-    pub(crate) pins: Vec<u32>,
+    pub(crate) pins: Vec<u64>,
     /// Blobs that were decompressed for it, by their first blocks.
-    pub(crate) unpacked: Vec<u32>,
+    pub(crate) unpacked: Vec<u64>,
 }
 
 impl Fetch {

@@ -16,11 +16,16 @@ use crate::segment_bits::{LONG_BLOCKS, SEGMENT_BLOCKS, SegmentBits, WORD_BITS, h
 /// Runs that are looked at for one of which a large write does not leave much.
 const PROBES_MAX: usize = 8;
 /// Runs as long as this are all the same: 64 MiB.
-const ENDLESS_BLOCKS: u32 = 4 * SEGMENT_BLOCKS;
+const ENDLESS_BLOCKS: u64 = 4 * SEGMENT_BLOCKS as u64;
+/// The same as a number of blocks of the device.
+const SEGMENT: u64 = SEGMENT_BLOCKS as u64;
+const LONG: u64 = LONG_BLOCKS as u64;
 
 /// Which blocks are free. Blocks outside of the area are not.
 #[derive(Debug)]
 pub(crate) struct FreeBitmap {
+    /// Where the first segment begins: no later than the area does.
+    begin: u64,
     segments: Vec<SegmentBits>,
     /// Behind `segments` by those in `stale`.
     tree: RunTree,
@@ -34,13 +39,14 @@ pub(crate) struct FreeBitmap {
     long_blocks: u64,
 }
 
-const fn segment_of(block: u32) -> usize {
-    (block / SEGMENT_BLOCKS) as usize
+/// Where in its segment a block is.
+const fn within(block: u64) -> u32 {
+    (block % SEGMENT) as u32
 }
 
 /// What a run counts among the long ones. Of a longer one than [`LONG_BLOCKS`] it does not matter how much: differences are the same.
-const fn long(blocks: u32) -> u64 {
-    if blocks >= LONG_BLOCKS { blocks as u64 } else { 0 }
+const fn long(blocks: u64) -> u64 {
+    if blocks >= LONG { blocks } else { 0 }
 }
 
 impl FreeBitmap {
@@ -53,9 +59,10 @@ impl FreeBitmap {
 
     /// Nothing of the area is free.
     pub(crate) fn none(area: Run) -> Self {
-        let end = u64::from(area.start) + u64::from(area.count);
-        let count = usize::try_from(end.div_ceil(SEGMENT_BLOCKS.into())).expect("at most 2^20");
+        let begin = area.start - area.start % SEGMENT;
+        let count = usize::try_from((area.end() - begin).div_ceil(SEGMENT)).expect("at most 2^32");
         Self {
+            begin,
             segments: vec![SegmentBits::None; count],
             tree: RunTree::new(count),
             stale: Vec::new(),
@@ -90,26 +97,35 @@ impl FreeBitmap {
 
     /// All runs, by start.
     pub(crate) fn iter(&self) -> impl Iterator<Item = Run> {
-        let run_from = |at: u32| {
+        let run_from = |at: u64| {
             let start = self.next(at)?;
-            Some(Run { start, count: self.free_from(start, u32::MAX) })
+            Some(Run { start, count: self.free_from(start, u64::MAX) })
         };
-        std::iter::successors(run_from(0), move |run| run_from(run.end()))
+        std::iter::successors(run_from(self.begin), move |run| run_from(run.end()))
     }
 
     /// The first free block from `at` on, looked for in segment after segment.
-    fn next(&self, at: u32) -> Option<u32> {
-        let first = segment_of(at);
-        let from = |nth: usize| if nth == first { at % SEGMENT_BLOCKS } else { 0 };
+    fn next(&self, at: u64) -> Option<u64> {
+        let first = self.segment_of(at);
+        let from = |nth: usize| if nth == first { within(at) } else { 0 };
         (first..self.segments.len())
-            .find_map(|nth| self.segment(nth).find(1, from(nth)).map(|at| block_in(nth, at)))
+            .find_map(|nth| self.segment(nth).find(1, from(nth)).map(|at| self.block_in(nth, at)))
+    }
+
+    /// The number of a block's segment; of a block before the first one, a number that none has.
+    fn segment_of(&self, block: u64) -> usize {
+        block.checked_sub(self.begin).map_or(usize::MAX, |behind| (behind / SEGMENT) as usize)
+    }
+
+    fn block_in(&self, segment: usize, at: u32) -> u64 {
+        self.begin + segment as u64 * SEGMENT + u64::from(at)
     }
 
     fn segment(&self, nth: usize) -> &SegmentBits {
         self.segments.get(nth).unwrap_or(&SegmentBits::None)
     }
 
-    pub(crate) fn is_free(&self, block: u32) -> bool {
+    pub(crate) fn is_free(&self, block: u64) -> bool {
         self.free_from(block, 1) > 0
     }
 
@@ -119,31 +135,29 @@ impl FreeBitmap {
     }
 
     /// The first block of `run` from `at` on that is not free.
-    pub(crate) fn next_used(&self, at: u32, run: Run) -> Option<u32> {
+    pub(crate) fn next_used(&self, at: u64, run: Run) -> Option<u64> {
         let left = run.end().checked_sub(at)?;
         let free = self.free_from(at, left);
         (free < left).then(|| at + free)
     }
 
     /// Free blocks from `at` on. Stops at `max`, or less than a segment behind it.
-    fn free_from(&self, at: u32, max: u32) -> u32 {
+    fn free_from(&self, at: u64, max: u64) -> u64 {
         self.same_from(at, max, SegmentBits::ones)
     }
 
     /// Blocks from `at` on that are not free, as above.
-    fn used_from(&self, at: u32, max: u32) -> u32 {
+    fn used_from(&self, at: u64, max: u64) -> u64 {
         self.same_from(at, max, SegmentBits::zeros)
     }
 
-    fn same_from(&self, at: u32, max: u32, in_segment: impl Fn(&SegmentBits, u32) -> u32) -> u32 {
-        let mut found = 0_u32;
-        // The last number stays unused: sums are numbers.
-        while found < max
-            && let Some(here) = at.checked_add(found).filter(|here| *here < u32::MAX)
-        {
-            let offset = here % SEGMENT_BLOCKS;
-            let same = in_segment(self.segment(segment_of(here)), offset);
-            found += same;
+    fn same_from(&self, at: u64, max: u64, in_segment: impl Fn(&SegmentBits, u32) -> u32) -> u64 {
+        let mut found = 0;
+        while found < max {
+            let here = at + found;
+            let offset = within(here);
+            let same = in_segment(self.segment(self.segment_of(here)), offset);
+            found += u64::from(same);
             if offset + same < SEGMENT_BLOCKS {
                 break;
             }
@@ -152,13 +166,13 @@ impl FreeBitmap {
     }
 
     /// Free blocks right before `end`. Stops as above.
-    fn free_before(&self, end: u32, max: u32) -> u32 {
+    fn free_before(&self, end: u64, max: u64) -> u64 {
         let mut found = 0;
         while found < max && found < end {
             let last = end - found - 1;
-            let length = last % SEGMENT_BLOCKS + 1;
-            let ones = self.segment(segment_of(last)).ones_before(length);
-            found += ones;
+            let length = within(last) + 1;
+            let ones = self.segment(self.segment_of(last)).ones_before(length);
+            found += u64::from(ones);
             if ones < length {
                 break;
             }
@@ -167,23 +181,24 @@ impl FreeBitmap {
     }
 
     /// Free blocks on both sides of a run, as far as it matters whether they are long.
-    fn beside(&self, run: Run) -> (u32, u32) {
-        (self.free_before(run.start, LONG_BLOCKS), self.free_from(run.end(), LONG_BLOCKS))
+    fn beside(&self, run: Run) -> (u64, u64) {
+        (self.free_before(run.start, LONG), self.free_from(run.end(), LONG))
     }
 
     /// Sets a run free or not, which all was the other.
     fn set(&mut self, run: Run, is_free: bool) {
         let mut left = run;
         while left.count > 0 {
-            let (nth, at) = (segment_of(left.start), left.start % SEGMENT_BLOCKS);
-            let count = left.count.min(SEGMENT_BLOCKS - at);
+            let (nth, at) = (self.segment_of(left.start), within(left.start));
+            let count = left.count.min((SEGMENT_BLOCKS - at).into()) as u32;
             if let Some(segment) = self.segments.get_mut(nth) {
                 self.mixed -= usize::from(segment.is_mixed());
                 segment.set(at, count, is_free);
                 self.mixed += usize::from(segment.is_mixed());
             }
             self.changed(nth);
-            left = Run { start: left.start.wrapping_add(count), count: left.count - count };
+            let count = u64::from(count);
+            left = Run { start: left.start + count, count: left.count - count };
         }
     }
 
@@ -213,16 +228,12 @@ impl FreeBitmap {
 
     /// Takes exactly these blocks; false, and nothing taken, unless all are free.
     pub(crate) fn take(&mut self, run: Run) -> bool {
-        // A run that a damaged log names may end beyond 2^32.
-        if run.count == 0
-            || run.start.checked_add(run.count).is_none()
-            || self.free_from(run.start, run.count) < run.count
-        {
+        if run.count == 0 || self.free_from(run.start, run.count) < run.count {
             return false;
         }
         let (before, behind) = self.beside(run);
         self.set(run, false);
-        self.blocks -= u64::from(run.count);
+        self.blocks -= run.count;
         self.runs = self.runs - 1 + u64::from(before > 0) + u64::from(behind > 0);
         self.long_blocks = self.long_blocks + long(before) + long(behind) - long(before + run.count + behind);
         true
@@ -240,15 +251,16 @@ impl FreeBitmap {
         assert!(is_used, "blocks from {} to {} were freed twice", run.start, run.end() - 1);
         let (before, behind) = self.beside(run);
         self.set(run, true);
-        self.blocks += u64::from(run.count);
+        self.blocks += run.count;
         self.runs = self.runs + 1 - u64::from(before > 0) - u64::from(behind > 0);
         self.long_blocks = self.long_blocks + long(before + run.count + behind) - long(before) - long(behind);
     }
 
     /// Takes the blocks from `first` on, the beginning of a segment, of which `used` has a bit; gives one that is not free. Free blocks are
     /// counted when all is loaded: see [`FreeBitmap::count`].
-    pub(crate) fn load(&mut self, first: u32, used: &[u8]) -> Result<(), u32> {
-        for (nth, used) in (segment_of(first)..).zip(used.chunks(SEGMENT_BLOCKS as usize / 8)) {
+    pub(crate) fn load(&mut self, first: u64, used: &[u8]) -> Result<(), u64> {
+        for (nth, used) in (0..).zip(used.chunks(SEGMENT_BLOCKS as usize / 8)) {
+            let (begin, nth) = (first + nth * SEGMENT, self.segment_of(first + nth * SEGMENT));
             if used.iter().all(|byte| *byte == 0) {
                 continue;
             }
@@ -257,7 +269,7 @@ impl FreeBitmap {
             self.mixed -= usize::from(bits.is_mixed());
             let taken = bits.take(used);
             self.mixed += usize::from(bits.is_mixed());
-            taken.map_err(|at| block_in(nth, at))?;
+            taken.map_err(|at| begin + u64::from(at))?;
             self.changed(nth);
         }
         Ok(())
@@ -266,8 +278,19 @@ impl FreeBitmap {
     /// Counts what is free, after [`FreeBitmap::load`].
     pub(crate) fn count(&mut self) {
         let (mut blocks, mut runs, mut long_blocks, mut open) = (0, 0, 0, 0_u64);
-        let close = |open: u64| if open >= LONG_BLOCKS.into() { open } else { 0 };
+        let close = |open: u64| long(open);
         for segment in &self.segments {
+            match segment {
+                SegmentBits::None => long_blocks += close(std::mem::take(&mut open)),
+                SegmentBits::All => {
+                    (blocks, runs) = (blocks + SEGMENT, runs + u64::from(open == 0));
+                    open += SEGMENT;
+                }
+                SegmentBits::Some(_) => (),
+            }
+            if !segment.is_mixed() {
+                continue;
+            }
             for word in (0..SEGMENT_BLOCKS / WORD_BITS).map(|nth| segment.word(nth)) {
                 blocks += u64::from(word.count_ones());
                 runs += u64::from((word & !(word << 1 | u64::from(open > 0))).count_ones());
@@ -285,50 +308,59 @@ impl FreeBitmap {
         self.stale.shrink_to_fit();
     }
 
+    /// Where a search from a block on begins: its segment, and its place there.
+    fn place_of(&self, block: u64) -> (usize, u32) {
+        let from = block.max(self.begin);
+        (self.segment_of(from), within(from))
+    }
+
     /// The first free run of at least `count` blocks from `from` on; of the run there, what is behind `from`.
-    fn first(&mut self, count: u32, from: u32) -> Option<u32> {
-        let (nth, at) = (segment_of(from), from % SEGMENT_BLOCKS);
+    fn first(&mut self, count: u32, from: u64) -> Option<u64> {
+        let (nth, at) = self.place_of(from);
         let here = self.segment(nth);
         if let Some(at) = here.find(count, at) {
-            return Some(block_in(nth, at));
+            return Some(self.block_in(nth, at));
         }
         let open = here.ones_before(SEGMENT_BLOCKS).min(SEGMENT_BLOCKS - at);
         match self.tree().find(count, nth + 1, open)? {
-            Place::Begins(block) => Some(block),
-            Place::Within(nth) => self.segment(nth).find(count, 0).map(|at| block_in(nth, at)),
+            Place::Begins(block) => Some(self.begin + block),
+            Place::Within(nth) => self.segment(nth).find(count, 0).map(|at| self.block_in(nth, at)),
         }
     }
 
     /// The first hole of at least `count` blocks that begins at `from` or behind it.
-    fn first_hole(&mut self, count: u32, from: u32) -> Option<Run> {
-        let (nth, at) = (segment_of(from), from % SEGMENT_BLOCKS);
+    fn first_hole(&mut self, count: u32, from: u64) -> Option<Run> {
+        let (nth, at) = self.place_of(from);
         let here = self.segment(nth);
         // At the beginning of a segment it may be the end of a run of the one before.
-        let begins = if at == 0 && self.free_before(from, 1) > 0 { here.ones(0) } else { at };
+        let begins =
+            if at == 0 && self.free_before(self.block_in(nth, 0), 1) > 0 { here.ones(0) } else { at };
         if let Some((at, count)) = here.find_hole(count, begins) {
-            return Some(Run { start: block_in(nth, at), count });
+            return Some(Run { start: self.block_in(nth, at), count: count.into() });
         }
         let at_end = here.ones_before(SEGMENT_BLOCKS);
         let is_behind = at_end <= SEGMENT_BLOCKS - begins.min(SEGMENT_BLOCKS);
         let open = if is_behind && at_end < SEGMENT_BLOCKS { at_end.min(LONG_BLOCKS) } else { LONG_BLOCKS };
         let start = match self.tree().find_hole(count, nth + 1, open)? {
-            Place::Begins(block) => block,
+            Place::Begins(block) => self.begin + block,
             Place::Within(nth) => {
                 let segment = self.segment(nth);
-                segment.find_hole(count, segment.ones(0)).map(|(at, _)| block_in(nth, at))?
+                segment.find_hole(count, segment.ones(0)).map(|(at, _)| self.block_in(nth, at))?
             }
         };
-        Some(Run { start, count: self.free_from(start, LONG_BLOCKS) })
+        Some(Run { start, count: self.free_from(start, LONG) })
     }
 
     /// The next hole of at least `count` blocks, and then from the beginning on.
-    fn next_hole(&mut self, count: u32, cursor: u32) -> Option<Run> {
+    fn next_hole(&mut self, count: u32, cursor: u64) -> Option<Run> {
         self.first_hole(count, cursor).or_else(|| self.first_hole(count, 0))
     }
 
     /// A run for a large write, from `cursor` on: a hole that holds it, if there is one, or else a long run; the longest of all, when none
     /// holds it. Of what is longer than 64 MiB not all is given.
-    pub(crate) fn find(&mut self, count: u32, cursor: u32) -> Option<Run> {
+    pub(crate) fn find(&mut self, count: u64, cursor: u64) -> Option<Run> {
+        // Nobody looks for more blocks than the tree knows of.
+        let count = u32::try_from(count).unwrap_or(u32::MAX);
         if count < LONG_BLOCKS
             && let Some(hole) = self.fitting(count, cursor, |map, from| map.first_hole(count, from))
         {
@@ -337,7 +369,7 @@ impl FreeBitmap {
         let fits = count.min(self.tree().all().longest);
         let run_from = |map: &mut Self, from| {
             let start = map.first(fits, from)?;
-            Some(Run { start, count: map.free_from(start, ENDLESS_BLOCKS.max(fits)) })
+            Some(Run { start, count: map.free_from(start, ENDLESS_BLOCKS.max(fits.into())) })
         };
         if fits > 0 { self.fitting(fits, cursor, run_from) } else { None }
     }
@@ -346,8 +378,8 @@ impl FreeBitmap {
     fn fitting(
         &mut self,
         count: u32,
-        cursor: u32,
-        first: impl Fn(&mut Self, u32) -> Option<Run>,
+        cursor: u64,
+        first: impl Fn(&mut Self, u64) -> Option<Run>,
     ) -> Option<Run> {
         let mut next = first(self, cursor).or_else(|| first(self, 0));
         let mut best: Option<Run> = None;
@@ -356,7 +388,7 @@ impl FreeBitmap {
             if best.is_none_or(|best| run.count < best.count) {
                 best = Some(run);
             }
-            if run.count / 2 < count || run.count >= ENDLESS_BLOCKS {
+            if run.count / 2 < u64::from(count) || run.count >= ENDLESS_BLOCKS {
                 break;
             }
             next = first(self, run.end());
@@ -365,17 +397,14 @@ impl FreeBitmap {
     }
 
     /// A run for blocks that a checkpoint writes home: the next of the longest holes, to within a power of two.
-    pub(crate) fn find_hole(&mut self, count: u32, cursor: u32) -> Option<Run> {
+    pub(crate) fn find_hole(&mut self, count: u64, cursor: u64) -> Option<Run> {
         let all = self.tree().all();
         // What lies at the edges of all is within no part.
-        let longest = all.hole.max(hole_or_none(all.first)).max(hole_or_none(all.last)).min(count);
+        let longest = all.hole.max(hole_or_none(all.first)).max(hole_or_none(all.last));
+        let longest = longest.min(u32::try_from(count).unwrap_or(u32::MAX));
         let power = longest.checked_ilog2().map_or(0, |power| 1 << power);
         (power > 0).then(|| self.next_hole(power, cursor)).flatten().or_else(|| self.find(count, cursor))
     }
-}
-
-fn block_in(segment: usize, at: u32) -> u32 {
-    u32::try_from(segment).expect("at most 2^20 segments") * SEGMENT_BLOCKS + at
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! [`FreeMapShard`]: how often each block of a part of the data area is referred to, as checkpoints keep it in the KV store, so
 //! that opening a store need not look at its objects. Drawn in `docs/formats/blockstore.md`.
 
-use crate::device::Run;
+use crate::device::{DEVICE_BLOCKS_MAX, Run};
 use crate::shared_blocks::SharedBlocks;
 use nacre_buf::Bytes;
 use nacre_denc::{DecodeError, Reader, Writer};
@@ -13,15 +13,30 @@ const VERSION: u8 = 1;
 pub(crate) const FREE_MAP_SHARD_BLOCKS: u32 = 32_768;
 const MAP_BYTES: usize = FREE_MAP_SHARD_BLOCKS as usize / 8;
 
-/// The shard that a block is in.
-pub(crate) const fn shard_of(block: u32) -> u32 {
-    block / FREE_MAP_SHARD_BLOCKS
+/// The shard that a block is in. There are fewer than 2^32, see [`DEVICE_BLOCKS_MAX`].
+fn shard_of(block: u64) -> u32 {
+    u32::try_from(block / u64::from(FREE_MAP_SHARD_BLOCKS)).expect("no device has so many blocks")
+}
+
+const _: () = assert!(DEVICE_BLOCKS_MAX / FREE_MAP_SHARD_BLOCKS as u64 <= u32::MAX as u64);
+
+/// The first block of a shard.
+pub(crate) fn first_of(shard: u32) -> u64 {
+    u64::from(shard) * u64::from(FREE_MAP_SHARD_BLOCKS)
+}
+
+/// So many references more, or less, to each of some blocks of a shard, which are counted from its beginning.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct RefChange {
+    pub(crate) at: u32,
+    pub(crate) count: u32,
+    pub(crate) by: i32,
 }
 
 /// Changes of references, by shard; a run has one entry in each shard that it touches.
 #[derive(Debug, Default)]
 pub(crate) struct RefChanges {
-    shards: BTreeMap<u32, Vec<(Run, i32)>>,
+    shards: BTreeMap<u32, Vec<RefChange>>,
     /// Runs in all of them.
     count: usize,
 }
@@ -31,22 +46,22 @@ impl RefChanges {
         let mut left = run;
         while left.count > 0 {
             let shard = shard_of(left.start);
-            // Counted from the end of the shard: no overflow in the last one.
-            let count = left.count.min(FREE_MAP_SHARD_BLOCKS - left.start % FREE_MAP_SHARD_BLOCKS);
+            let at = (left.start - first_of(shard)) as u32;
+            let count = left.count.min((FREE_MAP_SHARD_BLOCKS - at).into()) as u32;
             let changes = self.shards.entry(shard).or_default();
             match changes.last_mut() {
                 // A large write takes and releases its blocks one after the other.
-                Some((run, same)) if *same == by && run.end() == left.start => run.count += count,
+                Some(last) if last.by == by && last.at + last.count == at => last.count += count,
                 _ => {
-                    changes.push((Run { start: left.start, count }, by));
+                    changes.push(RefChange { at, count, by });
                     self.count += 1;
                 }
             }
-            left = Run { start: left.start.wrapping_add(count), count: left.count - count };
+            left = Run { start: left.start + u64::from(count), count: left.count - u64::from(count) };
         }
     }
 
-    pub(crate) fn pop(&mut self) -> Option<(u32, Vec<(Run, i32)>)> {
+    pub(crate) fn pop(&mut self) -> Option<(u32, Vec<RefChange>)> {
         let popped = self.shards.pop_first();
         self.count -= popped.as_ref().map_or(0, |(_, changes)| changes.len());
         popped
@@ -87,27 +102,26 @@ impl FreeMapShard {
 
     fn set(&mut self, at: u32, references: u32) {
         self.mark(at, references > 0);
-        self.shared.set(at, references.saturating_sub(1));
+        self.shared.set(at.into(), references.saturating_sub(1));
     }
 
     pub(crate) fn references(&self, at: u32) -> u32 {
-        u32::from(self.is_used(at)) + self.shared.extra(at)
+        u32::from(self.is_used(at)) + self.shared.extra(at.into())
     }
 
-    /// Applies changes of one shard, in any order: only their sums count. Gives a block that would be referred to less than never.
-    pub(crate) fn apply(&mut self, changes: &[(Run, i32)]) -> Result<(), u32> {
-        let shard = changes.first().map_or(0, |(run, _)| shard_of(run.start) * FREE_MAP_SHARD_BLOCKS);
+    /// Applies changes of the shard, in any order: only their sums count. Gives a block, counted as they are, that would be referred to less
+    /// than never.
+    pub(crate) fn apply(&mut self, changes: &[RefChange]) -> Result<(), u32> {
         // Where sums change, and by how much.
         let mut edges: Vec<(u32, i64)> = Vec::with_capacity(2 * changes.len());
-        for (run, by) in changes {
-            let at = run.start % FREE_MAP_SHARD_BLOCKS;
-            edges.extend([(at, i64::from(*by)), (at + run.count, -i64::from(*by))]);
+        for RefChange { at, count, by } in changes {
+            edges.extend([(*at, i64::from(*by)), (at + count, -i64::from(*by))]);
         }
         edges.sort_unstable_by_key(|(at, _)| *at);
         let (mut sum, mut from) = (0_i64, 0);
         for (at, by) in edges {
             if sum != 0 {
-                self.add(from..at, sum).map_err(|at| shard + at)?;
+                self.add(from..at, sum)?;
             }
             (sum, from) = (sum + by, at);
         }
@@ -129,7 +143,7 @@ impl FreeMapShard {
 
     /// Blocks with more than one reference, and how many more, of the shard's number `nth`.
     pub(crate) fn shared(&self, nth: u32) -> impl Iterator<Item = (Run, u32)> {
-        let first = nth * FREE_MAP_SHARD_BLOCKS; // callers bound `nth`
+        let first = first_of(nth);
         self.shared.iter().map(move |(run, extra)| (Run { start: first + run.start, ..run }, extra))
     }
 
@@ -143,8 +157,9 @@ impl FreeMapShard {
             w.raw(&self.used);
             w.count(self.shared.len());
             for (run, extra) in self.shared.iter() {
-                w.u32(run.start);
-                w.u32(run.count);
+                // Within the shard.
+                w.u32(run.start as u32);
+                w.u32(run.count as u32);
                 w.u32(extra);
             }
         });
@@ -164,7 +179,7 @@ impl FreeMapShard {
                     return Err(DecodeError::Invalid { what: "shared blocks", value: start.into() });
                 }
                 free_from = start + count;
-                shard.shared.put(Run { start, count }, extra);
+                shard.shared.put(Run { start: start.into(), count: count.into() }, extra);
             }
             Ok(shard)
         })
@@ -175,23 +190,26 @@ impl FreeMapShard {
 mod tests {
     use super::*;
 
-    fn run(start: u32, count: u32) -> Run {
-        Run { start, count }
+    fn change(at: u32, count: u32, by: i32) -> RefChange {
+        RefChange { at, count, by }
     }
 
     #[test]
     fn sums_of_changes_are_kept_and_read_back() {
         let mut shard = FreeMapShard::default();
-        let changes = [(run(7, 3), 1), (run(8, 1), -1), (run(8, 2), 1), (run(9, 1), 2)];
+        let changes = [change(7, 3, 1), change(8, 1, -1), change(8, 2, 1), change(9, 1, 2)];
         assert_eq!(shard.apply(&changes), Ok(()));
         let references: Vec<u32> = (6..11).map(|at| shard.references(at)).collect();
         assert_eq!(references, [0, 1, 1, 4, 0]);
-        assert_eq!(shard.apply(&[(run(6, 1), -1)]), Err(6));
+        assert_eq!(shard.apply(&[change(6, 1, -1)]), Err(6));
         let back = FreeMapShard::decode(shard.encode().expect("something is used")).expect("our own bytes");
         assert_eq!(back, shard);
         assert_eq!(back.used().get(..2), Some(&[0b1000_0000, 0b11][..]));
-        assert_eq!(back.shared(2).collect::<Vec<_>>(), [(run(2 * FREE_MAP_SHARD_BLOCKS + 9, 1), 3)]);
-        assert_eq!(shard.apply(&[(run(7, 2), -1), (run(9, 1), -4)]), Ok(()));
+        for nth in [2, (1 << 29) - 1] {
+            let start = u64::from(FREE_MAP_SHARD_BLOCKS) * u64::from(nth) + 9;
+            assert_eq!(back.shared(nth).collect::<Vec<_>>(), [(Run { start, count: 1 }, 3)]);
+        }
+        assert_eq!(shard.apply(&[change(7, 2, -1), change(9, 1, -4)]), Ok(()));
         assert_eq!(shard.encode(), None);
     }
 
@@ -208,17 +226,16 @@ mod tests {
             let mut changes = Vec::new();
             for _ in 0..1 + next(20) {
                 let (start, count) = (next(250), 1 + next(50));
-                changes.push((run(start, count), 1));
+                changes.push(change(start, count, 1));
                 // What goes is given by others of the same changes, or was there.
-                let gone = run(start + next(count), 1);
-                changes.push((gone, -1));
+                changes.push(change(start + next(count), 1, -1));
                 if next(2) == 0 {
                     changes.reverse();
                 }
             }
-            changes
-                .iter()
-                .for_each(|(run, by)| run.blocks().for_each(|at| model[at as usize] += i64::from(*by)));
+            for RefChange { at, count, by } in &changes {
+                (*at..at + count).for_each(|at| model[at as usize] += i64::from(*by));
+            }
             assert_eq!(shard.apply(&changes), Ok(()));
             assert!(model.iter().zip(0..).all(|(count, at)| i64::from(shard.references(at)) == *count));
         }
@@ -227,7 +244,7 @@ mod tests {
     #[test]
     fn damaged_shared_runs_are_refused() {
         let mut shard = FreeMapShard::default();
-        shard.apply(&[(run(0, 10), 1)]).expect("all free");
+        shard.apply(&[change(0, 10, 1)]).expect("all free");
         let with = |shared: &[(u32, u32, u32)]| {
             let mut w = Writer::new();
             w.envelope(VERSION, 1, |w| {
@@ -248,10 +265,14 @@ mod tests {
 
     #[test]
     fn a_run_over_a_border_is_two() {
-        let mut changes = RefChanges::default();
-        changes.add(run(FREE_MAP_SHARD_BLOCKS - 1, 2), 1);
-        assert_eq!(changes.pop(), Some((0, vec![(run(FREE_MAP_SHARD_BLOCKS - 1, 1), 1)])));
-        assert_eq!(changes.pop(), Some((1, vec![(run(FREE_MAP_SHARD_BLOCKS, 1), 1)])));
-        assert_eq!(changes.pop(), None);
+        let last = FREE_MAP_SHARD_BLOCKS - 1;
+        // Of the first two shards, and on both sides of what 32 bits count.
+        for behind in [1, 1 << 17] {
+            let mut changes = RefChanges::default();
+            changes.add(Run { start: first_of(behind) - 1, count: 2 }, 1);
+            assert_eq!(changes.pop(), Some((behind - 1, vec![change(last, 1, 1)])));
+            assert_eq!(changes.pop(), Some((behind, vec![change(0, 1, 1)])));
+            assert_eq!(changes.pop(), None);
+        }
     }
 }

@@ -31,7 +31,7 @@ pub fn superblock_copies(disk: &mut dyn Disk) -> Vec<Result<Layout, OpenError>> 
         if size_bytes < u64::from(COPIES) * BLOCK as u64 {
             return Err(OpenError::Size { size_bytes });
         }
-        let block = blocking::read_patiently(disk, BlockStore::offset(copy), BLOCK)?;
+        let block = blocking::read_patiently(disk, BlockStore::offset(copy.into()), BLOCK)?;
         Superblock::decode(&block.freeze(), size_bytes).map(Layout::from)
     };
     (0..COPIES).map(read).collect()
@@ -48,7 +48,7 @@ pub fn restore_superblocks(disk: &mut dyn Disk) -> Result<Vec<u32>, OpenError> {
         (0..COPIES).zip(copies).filter(|(_, copy)| copy.is_err()).map(|(nth, _)| nth).collect();
     for copy in &bad {
         let block = good.encode().into();
-        blocking::write(disk, BlockStore::offset(*copy), block, Durability::Durable)?;
+        blocking::write(disk, BlockStore::offset((*copy).into()), block, Durability::Durable)?;
     }
     Ok(bad)
 }

@@ -1,5 +1,6 @@
 //! Keys and values in the KV store. Drawn in `docs/formats/blockstore.md`.
 
+use crate::device::DEVICE_BLOCKS_MAX;
 use crate::error::OpenError;
 use crate::freemap::{FREE_MAP_SHARD_BLOCKS, FreeMapShard};
 use crate::memtable::Weigh;
@@ -539,8 +540,8 @@ pub(crate) fn decode_spg(rest: Bytes) -> Result<SpgId, DecodeError> {
 /// A shard of the free map and its number.
 pub(crate) fn decode_free(rest: Bytes, value: Bytes) -> Result<(u32, FreeMapShard), DecodeError> {
     let nth = decode_number(rest)?;
-    // Blocks are numbered by 32 bits.
-    let bounded = u32::try_from(nth).ok().filter(|nth| *nth <= u32::MAX / FREE_MAP_SHARD_BLOCKS);
+    let end = DEVICE_BLOCKS_MAX / u64::from(FREE_MAP_SHARD_BLOCKS);
+    let bounded = u32::try_from(nth).ok().filter(|nth| u64::from(*nth) < end);
     let nth = bounded.ok_or(DecodeError::Invalid { what: "shard of the free map", value: nth })?;
     Ok((nth, FreeMapShard::decode(value)?))
 }

@@ -90,7 +90,7 @@ impl Leases {
     }
 
     fn blocks_of<'a>(&self, slabs: impl IntoIterator<Item = &'a u32>) -> u64 {
-        slabs.into_iter().map(|slab| u64::from(self.ledger.slabs().run(*slab).count)).sum()
+        slabs.into_iter().map(|slab| self.ledger.slabs().run(*slab).count).sum()
     }
 
     /// Blocks that the partition will have.
@@ -105,7 +105,7 @@ impl Leases {
 
     /// The partition's share of all blocks.
     pub(crate) fn share_blocks(&self) -> u64 {
-        self.share_of(self.ledger.slabs().area().count.into())
+        self.share_of(self.ledger.slabs().area().count)
     }
 
     /// Of so many blocks.
@@ -128,6 +128,11 @@ impl Leases {
     #[cfg(test)]
     pub(crate) fn all(&self) -> impl Iterator<Item = u32> {
         [&self.held, &self.asked, &self.coming, &self.leaving, &self.going].into_iter().flatten().copied()
+    }
+
+    /// All are to be looked at again.
+    pub(crate) fn look_again(&mut self) {
+        self.looks.0 = self.held.len();
     }
 
     /// The next one to be looked at, whether it is empty: each once, until blocks are freed again or slabs come.
@@ -160,7 +165,7 @@ impl Leases {
         while missing > 0 {
             let kept = self.leaving.pop_last();
             let Some(slab) = kept.or_else(|| self.ledger.take(self.number)) else { return false };
-            missing = missing.saturating_sub(self.ledger.slabs().run(slab).count.into());
+            missing = missing.saturating_sub(self.ledger.slabs().run(slab).count);
             self.taken += u64::from(kept.is_none());
             // What was to leave is the partition's still, as every durable state says.
             if kept.is_some() || at_once {

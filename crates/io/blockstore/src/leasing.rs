@@ -62,6 +62,29 @@ impl BlockStore {
         }
     }
 
+    /// As [`nacre_store::ObjectStore::spare_room`].
+    pub(crate) fn spare_slabs(&mut self) {
+        self.end_checkpoint();
+        // The first checkpoint gives what is free already, and frees what was released; the second gives that.
+        for _ in 0..2 {
+            self.end_discards();
+            let Some(leases) = &mut self.leases else { return };
+            // Those that discards held when they were looked at may be empty by now.
+            leases.look_again();
+            let Some(leases) = &self.leases else { return };
+            let slab = u64::from(leases.ledger().slabs().blocks());
+            let need = self.promised_blocks() + self.own_blocks(leases);
+            self.withdraw_slabs(need + slab, usize::MAX);
+            let are_leaving = self.leases.as_ref().is_some_and(|leases| leases.wait().1);
+            let alloc = &self.table.space.alloc;
+            let will_spare = alloc.free_count() + alloc.pending_count() >= need + 2 * slab;
+            if self.failed.is_some() || !are_leaving && (alloc.pending_count() == 0 || !will_spare) {
+                return;
+            }
+            self.finish_checkpoint();
+        }
+    }
+
     fn comfort_blocks(&self) -> u64 {
         self.table.space.alloc.blocks() / COMFORT_DIVISOR
     }

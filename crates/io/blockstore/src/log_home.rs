@@ -35,7 +35,7 @@ impl LogHome {
         let mut first = None;
         for copy in 0..COPIES {
             let mut block = vec![0; BLOCK];
-            let found = store.read(BlockStore::offset(copy), &mut block).map_err(OpenError::from);
+            let found = store.read(BlockStore::offset(copy.into()), &mut block).map_err(OpenError::from);
             match found.and_then(|()| Superblock::decode(&Bytes::from(block), u64::MAX)) {
                 Ok(superblock) => return Ok(Self { superblock }),
                 Err(error) => first = first.or(Some(error)),
@@ -59,7 +59,7 @@ impl LogHome {
     /// Bytes of the log.
     #[must_use]
     pub fn log_bytes(&self) -> u64 {
-        u64::from(self.superblock.wal.count) * BLOCK as u64
+        self.superblock.wal.count * BLOCK as u64
     }
 
     /// First byte of the log's area, on whichever device it is, and its bytes.
@@ -109,7 +109,7 @@ impl LogHome {
     fn write(&self, device: &dyn File, part: Part) -> io::Result<()> {
         let block = Superblock { part, ..self.superblock }.encode();
         for copy in 0..COPIES {
-            device.write(BlockStore::offset(copy), &block)?;
+            device.write(BlockStore::offset(copy.into()), &block)?;
             device.sync()?;
         }
         Ok(())

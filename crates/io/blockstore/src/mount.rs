@@ -101,10 +101,15 @@ pub(crate) fn mkfs(
     let partitions = u32::try_from(metadata.len()).unwrap_or(u32::MAX);
     let superblock = Superblock::new(id, device_bytes, options.wal_bytes(device_bytes))?
         .divided(partitions, options.slab_blocks)?;
-    let wal_bytes = u64::from(superblock.wal.count) * BLOCK as u64;
+    let wal_bytes = superblock.wal.count * BLOCK as u64;
     blocking::zero_fill(disk, BlockStore::offset(superblock.wal.start), wal_bytes, &mut |_| ())?;
     for copy in 0..COPIES {
-        blocking::write(disk, BlockStore::offset(copy), superblock.encode().into(), Durability::Durable)?;
+        blocking::write(
+            disk,
+            BlockStore::offset(copy.into()),
+            superblock.encode().into(),
+            Durability::Durable,
+        )?;
     }
     let wal = WalPosition { position: 0, seq: 1, mount: 0 };
     let state = State { id, wal, next_id: 1, sums: Sums::default(), is_journaled: false };
@@ -142,7 +147,8 @@ pub(crate) fn read_copies(disk: &mut dyn Disk, store_bytes: u64) -> Result<Super
     }
     let mut first = None;
     for copy in 0..COPIES {
-        let found = blocking::read_patiently(disk, BlockStore::offset(copy), BLOCK).map_err(OpenError::from);
+        let found =
+            blocking::read_patiently(disk, BlockStore::offset(copy.into()), BLOCK).map_err(OpenError::from);
         match found.and_then(|block| Superblock::decode(&block.freeze(), store_bytes)) {
             Ok(superblock) => return Ok(superblock),
             Err(error) => first = first.or(Some(error)),
@@ -191,7 +197,7 @@ pub(crate) fn load(
         None => Alloc::new(superblock.data),
     };
     let mut table = Table::load(kv, alloc, &state, &options)?;
-    let mut wal = Wal::new(superblock.wal, salt, state.wal, options.record_bytes_max);
+    let mut wal = Wal::new(&superblock, salt, state.wal, options.record_bytes_max);
     let mut report = MountReport::default();
     let behind = replay(disk.as_mut(), &mut wal, &mut table, &mut report, on_gap)?;
     report.collections = table.collections.len();
@@ -284,10 +290,7 @@ fn apply(wal: &mut Wal, table: &mut Table, found: Found, report: &mut MountRepor
         let mut runs = entry.placements.iter().flat_map(|placement| &placement.runs);
         // What a record places was free in the state it builds on: anything else is damage of ours.
         if let Some(run) = runs.find(|run| !table.space.alloc.replay(**run)) {
-            return Err(OpenError::Inconsistent {
-                what: "data placed on a used block",
-                value: run.start.into(),
-            });
+            return Err(OpenError::Inconsistent { what: "data placed on a used block", value: run.start });
         }
         // Not to keep pieces of the log alive.
         table.apply(entry.txn, &entry.placements, &Source::Copy);
@@ -310,11 +313,8 @@ fn matches(disk: &mut dyn Disk, placement: &Placement) -> Result<bool, OpenError
     let device_blocks = disk.info().size_bytes / BLOCK as u64;
     let mut crcs = placement.crcs.iter();
     for Run { start, count } in &placement.runs {
-        if u64::from(*start) + u64::from(*count) > device_blocks || *count == 0 {
-            return Err(OpenError::Inconsistent {
-                what: "data placed outside the device",
-                value: (*start).into(),
-            });
+        if start + count > device_blocks || *count == 0 {
+            return Err(OpenError::Inconsistent { what: "data placed outside the device", value: *start });
         }
         let read = blocking::read_patiently(disk, BlockStore::offset(*start), *count as usize * BLOCK);
         let content = match read {

@@ -98,7 +98,7 @@ pub(crate) enum ReadError {
         /// Number of the object.
         object: u64,
         /// Number of the block, on the device.
-        block: u32,
+        block: u64,
     },
 }
 

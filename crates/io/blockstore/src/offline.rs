@@ -3,9 +3,10 @@
 
 use crate::BLOCK;
 use crate::device::DeviceBlock;
+use crate::device::Numbers;
 use crate::slot::Slot;
 use crate::store::BlockStore;
-use crate::superblock::{Superblock, VERSION};
+use crate::superblock::{Superblock, VERSION, VERSION_WIDE};
 use nacre_buf::Bytes;
 use nacre_store::{ObjectStore, StoreError};
 use nacre_types::{Eversion, HObject, SpgId};
@@ -18,20 +19,20 @@ pub struct Layout {
     /// Id of the store.
     pub id: [u8; 16],
     /// First block of the log.
-    pub log_first: u32,
+    pub log_first: u64,
     /// Blocks of the log.
-    pub log_count: u32,
+    pub log_count: u64,
     /// First block of the data area.
-    pub data_first: u32,
+    pub data_first: u64,
     /// Blocks of the data area.
-    pub data_count: u32,
+    pub data_count: u64,
 }
 
 impl From<Superblock> for Layout {
     fn from(superblock: Superblock) -> Self {
         let Superblock { id, wal, data, .. } = superblock;
         Self {
-            version: VERSION,
+            version: if superblock.numbers() == Numbers::Wide { VERSION_WIDE } else { VERSION },
             id,
             log_first: wal.start,
             log_count: wal.count,
@@ -79,7 +80,7 @@ pub struct FreeSpace {
 fn extents(blocks: impl Iterator<Item = (u32, DeviceBlock)>) -> Vec<DeviceExtent> {
     let mut out: Vec<DeviceExtent> = Vec::new();
     for (index, device) in blocks {
-        let (offset, device_offset) = (BlockStore::offset(index), BlockStore::offset(device.block));
+        let (offset, device_offset) = (BlockStore::offset(index.into()), BlockStore::offset(device.block));
         match out.last_mut() {
             Some(last)
                 if last.offset + (last.crcs.len() * BLOCK) as u64 == offset

@@ -124,7 +124,7 @@ impl Onode {
             w.count(blocks.len());
             for (index, device) in blocks {
                 w.u32(index);
-                w.u32(device.block);
+                w.u32(u32::try_from(device.block).expect("format 2 has numbers of 32 bits"));
                 w.count(1);
                 w.u32(device.crc);
             }
@@ -138,7 +138,7 @@ impl Onode {
     }
 
     /// A block of the pages that are here that is not in the data area: nothing may be read or written there.
-    pub(crate) fn block_outside(&self, area: Run) -> Option<u32> {
+    pub(crate) fn block_outside(&self, area: Run) -> Option<u64> {
         self.blocks.pages(0, u32::MAX).find_map(|(_, page)| page.block_outside(area))
     }
 
@@ -238,14 +238,14 @@ fn pages_end(size: u64) -> u32 {
 /// Of versions up to 2: all blocks.
 fn decode_stretches(r: &mut Reader, blocks: &mut Vec<(u32, Slot)>) -> Result<(), DecodeError> {
     for _ in 0..r.count(12)? {
-        let (index, block) = (r.u32()?, r.u32()?);
+        let (index, block) = (r.u32()?, u64::from(r.u32()?));
         for nth in 0..r.count(4)? {
             let crc = r.u32()?;
             let nth = u32::try_from(nth).unwrap_or(u32::MAX);
-            let (index, block) = index
+            let index = index
                 .checked_add(nth)
-                .zip(block.checked_add(nth))
-                .ok_or(DecodeError::Invalid { what: "blocks of an onode", value: block.into() })?;
+                .ok_or(DecodeError::Invalid { what: "blocks of an onode", value: block })?;
+            let block = block + u64::from(nth);
             blocks.push((index, Slot::Device(DeviceBlock { block, crc })));
         }
     }
@@ -256,11 +256,11 @@ fn decode_stretches(r: &mut Reader, blocks: &mut Vec<(u32, Slot)>) -> Result<(),
 mod tests {
     use super::*;
 
-    fn device(block: u32) -> DeviceBlock {
-        DeviceBlock { block, crc: block ^ 3 }
+    fn device(block: u64) -> DeviceBlock {
+        DeviceBlock { block, crc: block as u32 ^ 3 }
     }
 
-    fn onode(blocks: &[(u32, u32)]) -> Onode {
+    fn onode(blocks: &[(u32, u64)]) -> Onode {
         let slots = blocks.iter().map(|(index, block)| (*index, Slot::Device(device(*block))));
         Onode {
             id: 5,

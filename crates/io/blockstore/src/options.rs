@@ -43,11 +43,13 @@ pub struct Options {
     /// Bytes of the log; `None`: 1/16 of the device, at least 1 MiB and at most 256 MiB. Only when making.
     pub wal_bytes: Option<u64>,
     /// Blocks of a slab of a store that is made of several partitions; `None`: 1/1024 of the data area, rounded up to a power of two, at
-    /// least 1 MiB. Only when making.
+    /// least 1 MiB and at most 8 TiB. Only when making.
     pub slab_blocks: Option<u32>,
     /// Bytes that each partition of a divided store keeps free in slabs of its own for what may be under way to it, so that others cannot
     /// fill them first.
     pub ready_bytes: u64,
+    /// Whether other threads have partitions of the store, and may give slabs while one waits for them.
+    pub others_run: bool,
     /// Writes of up to so many bytes travel in the log record; of larger ones, the whole blocks go to the device
     /// beside it.
     pub inline_bytes_max: usize,
@@ -153,6 +155,7 @@ impl Options {
             wal_bytes: None,
             slab_blocks: None,
             ready_bytes: 0,
+            others_run: true,
             inline_bytes_max: 32 << 10,
             record_bytes_max: 256 << 10,
             overlay_bytes_max: (2 * share).min(OVERLAY_BYTES_MAX) as u64,

@@ -118,7 +118,7 @@ impl Page {
 
     /// Whether a slot of it is in this blob.
     pub(crate) fn has_in(&self, blob: &Blob) -> bool {
-        let is_in = |slot: &Slot| matches!(slot, Slot::Blob(at) if at.blob.first() == blob.first());
+        let is_in = |slot: &Slot| matches!(slot, Slot::Blob(known, _) if known.first() == blob.first());
         self.had_blobs && self.slots.iter().flatten().any(is_in)
     }
 
@@ -148,7 +148,7 @@ impl Page {
     pub(crate) fn dear_places(&self) -> SmallVec<[usize; 4]> {
         let mut places = SmallVec::new();
         for blob in self.blobs() {
-            let is_in = |slot: &Slot| matches!(slot, Slot::Blob(at) if at.blob.first() == blob.first());
+            let is_in = |slot: &Slot| matches!(slot, Slot::Blob(known, _) if known.first() == blob.first());
             let slots = self.slots.iter().enumerate();
             let within = slots.filter(|(_, slot)| slot.as_ref().is_some_and(is_in)).map(|(at, _)| at);
             let within: SmallVec<[usize; 16]> = within.collect();
@@ -165,10 +165,10 @@ impl Page {
     }
 
     /// A block of it on the device that is outside of this area.
-    pub(crate) fn block_outside(&self, area: Run) -> Option<u32> {
+    pub(crate) fn block_outside(&self, area: Run) -> Option<u64> {
         let mut devices = self.slots.iter().flatten().filter_map(Slot::device);
         let outside =
-            devices.find(|device| !area.blocks().contains(&device.block)).map(|device| device.block);
+            devices.find(|device| !area.blocks().contains(&{ device.block })).map(|device| device.block);
         outside.or_else(|| self.blobs().iter().find_map(|blob| blob.block_outside(area)))
     }
 

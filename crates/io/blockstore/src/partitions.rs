@@ -174,7 +174,7 @@ impl Partitions {
         let Some(ledger) = &self.ledger else { return report };
         for slab in (0..ledger.slabs().count()).filter(|slab| ledger.holder(*slab).is_none()) {
             let run = ledger.slabs().run(slab);
-            let bytes = u64::from(run.count) * BLOCK as u64;
+            let bytes = run.count * BLOCK as u64;
             report.free_bytes += bytes;
             if report.refused.is_some() {
                 continue;

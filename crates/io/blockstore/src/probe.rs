@@ -10,7 +10,7 @@ use nacre_env::disk::{DeviceReport, Disk, blocking, probe_in_place};
 /// Rewrites of each kind: a few dozen requests, 100 ms on a spindle.
 const SAMPLES: u64 = 7;
 /// The copy of the superblock that is written again, as it is.
-const COPY: u32 = 1;
+const COPY: u64 = 1;
 
 /// On a device that must be flushed a record may be this long: the flush costs as much as many of them.
 const LONG_RECORD_BYTES: usize = 1 << 20;

@@ -29,7 +29,7 @@ impl BlockStore {
         let follows = |a: &DeviceBlock, b: &DeviceBlock| a.block + 1 == b.block;
         for group in blocks.chunk_by(follows).flat_map(|group| group.chunks(IO_BLOCKS_MAX)) {
             let Some(first) = group.first() else { continue };
-            let run = Run { start: first.block, count: u32::try_from(group.len()).expect("bounded") };
+            let run = Run { start: first.block, count: group.len() as u64 };
             let crcs = group.iter().map(|device| device.crc).collect();
             self.request_read(ReadIo { run, crcs, fetch, frees: self.frees, attempt: 0 });
             reads += 1;
@@ -164,7 +164,7 @@ impl BlockStore {
         }
         let (mut parts, mut start) = (Vec::new(), read.run.start);
         for group in good.chunk_by(|a, b| a == b) {
-            let part = Run { start, count: u32::try_from(group.len()).expect("within the run") };
+            let part = Run { start, count: group.len() as u64 };
             start = part.end();
             parts.extend(group.first().is_some_and(|is_good| *is_good).then_some(part));
         }
@@ -188,7 +188,7 @@ impl BlockStore {
     }
 
     /// What memory still has of the block counts no more when the device itself was asked.
-    fn note_damage(&mut self, read: &ReadIo, block: u32, damage: Damage) {
+    fn note_damage(&mut self, read: &ReadIo, block: u64, damage: Damage) {
         let fetch = read.fetch.and_then(|id| self.fetches.get(id));
         if fetch.is_some_and(|fetch| fetch.from == FetchFrom::Device) && !self.cache.forget_clean(block) {
             // A checkpoint is about to write what memory has to another place.
@@ -213,7 +213,7 @@ impl BlockStore {
         let (mut count, mut blobs) = (0, Vec::<Arc<Blob>>::new());
         let slots = self.table.slots(onode, index_of(offset), index_of(end - 1));
         let needed = slots.iter().inspect(|_| count += 1).filter_map(|(index, slot)| match slot {
-            Slot::Device(_) | Slot::Blob(_) => slot.place(),
+            Slot::Device(_) | Slot::Blob(..) => slot.place(),
             Slot::Memory(dirty) => {
                 let from = if index == index_of(offset) { within(offset) } else { 0 };
                 let to = if index == index_of(end - 1) { within(end - 1) + 1 } else { BLOCK };
@@ -225,19 +225,19 @@ impl BlockStore {
             FetchFrom::Device => self.cache.is_being_written(block),
         };
         let is_missing =
-            |device: &DeviceBlock| !is_here(device.block) && !self.damaged.contains_key(&device.block);
+            |device: &DeviceBlock| !is_here(device.block) && !self.damaged.contains_key(&{ device.block });
         let mut missing = Missing::new();
         for place in needed {
             match place {
                 Place::Block(device) => missing.extend(Some(device).filter(is_missing)),
                 // The blocks of a blob are seldom far from each other.
-                Place::Blob(at) if blobs.last().is_some_and(|last| last.first() == at.blob.first()) => (),
-                Place::Blob(at) if self.damage_of(&at.blob).is_some() => (),
-                Place::Blob(at) => {
-                    let is_unpacked = from != FetchFrom::Device && self.unpacked.get(&at.blob).is_some();
-                    let stored = at.blob.stored().iter().copied();
+                Place::Blob(blob, _) if blobs.last().is_some_and(|last| last.first() == blob.first()) => (),
+                Place::Blob(blob, _) if self.damage_of(&blob).is_some() => (),
+                Place::Blob(blob, _) => {
+                    let is_unpacked = from != FetchFrom::Device && self.unpacked.get(&blob).is_some();
+                    let stored = blob.stored().iter().copied();
                     missing.extend(stored.filter(|device| !is_unpacked && is_missing(device)));
-                    blobs.push(at.blob);
+                    blobs.push(blob);
                 }
             }
         }
@@ -273,9 +273,9 @@ impl BlockStore {
     fn hand(&self, onode: &Onode, offset: u64, length: u64, missing: &[DeviceBlock]) -> Option<Hand> {
         let end = offset.saturating_add(length).min(onode.size);
         let (first, last) = (index_of(offset), index_of(end.checked_sub(1)?));
-        let count = u32::try_from(missing.len()).ok()?;
+        let count = missing.len() as u64;
         let start = missing.first()?.block;
-        let is_run = last - first + 1 == count
+        let is_run = u64::from(last - first) + 1 == count
             && missing.len() <= IO_BLOCKS_MAX
             && missing.iter().zip(start..).all(|(device, block)| device.block == block)
             // What shows of a block in memory is not what the device has.

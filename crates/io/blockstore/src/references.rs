@@ -17,7 +17,7 @@ pub(crate) struct References {
     unreferenced: FreeBitmap,
     shared: SharedBlocks,
     /// Blocks that the area does not have.
-    outside: BTreeSet<u32>,
+    outside: BTreeSet<u64>,
 }
 
 impl References {
@@ -26,7 +26,7 @@ impl References {
         Self { area, unreferenced, shared, outside: BTreeSet::new() }
     }
 
-    pub(crate) fn add(&mut self, block: u32) {
+    pub(crate) fn add(&mut self, block: u64) {
         if !self.area.blocks().contains(&block) {
             self.outside.insert(block);
         } else if !self.unreferenced.take(Run { start: block, count: 1 }) {
@@ -34,7 +34,7 @@ impl References {
         }
     }
 
-    fn count(&self, block: u32) -> u32 {
+    fn count(&self, block: u64) -> u32 {
         if self.unreferenced.is_free(block) { 0 } else { 1 + self.shared.extra(block) }
     }
 
@@ -42,7 +42,7 @@ impl References {
     /// running checkpoint.
     pub(crate) fn contradictions(&self, alloc: &Alloc) -> Vec<String> {
         let mut told = Vec::new();
-        let mut tell = |block: u32, believed: &dyn std::fmt::Display| {
+        let mut tell = |block: u64, believed: &dyn std::fmt::Display| {
             if told.len() < TOLD_MAX {
                 told.push(format!("block {block}: {} references, believed {believed}", self.count(block)));
             }
@@ -55,11 +55,11 @@ impl References {
             }
         }
         for (run, extra) in alloc.shared().iter() {
-            let differs = |block: &u32| self.shared.extra(*block) != extra;
+            let differs = |block: &u64| self.shared.extra(*block) != extra;
             run.blocks().filter(differs).for_each(|block| tell(block, &(extra + 1)));
         }
         for (run, _) in self.shared.iter() {
-            let is_unknown = |block: &u32| alloc.shared().extra(*block) == 0;
+            let is_unknown = |block: &u64| alloc.shared().extra(*block) == 0;
             run.blocks().filter(is_unknown).for_each(|block| tell(block, &"one or none"));
         }
         told.extend(
@@ -81,7 +81,7 @@ mod tests {
         assert_eq!(taken, [Run { start: 10, count: 8 }]);
         alloc.share(12);
         alloc.release(17);
-        let found = |blocks: &[u32]| {
+        let found = |blocks: &[u64]| {
             let mut references = References::new(area);
             blocks.iter().for_each(|block| references.add(*block));
             references.contradictions(&alloc)

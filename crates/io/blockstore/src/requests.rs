@@ -20,11 +20,11 @@ pub(crate) enum Io {
     },
     Placed {
         number: TxnNumber,
-        first: u32,
+        first: u64,
     },
     Piece {
         number: TxnNumber,
-        first: u32,
+        first: u64,
     },
     PiecesFlush {
         number: TxnNumber,
@@ -58,7 +58,7 @@ pub(crate) const AT_DEVICE_MAX: usize = 1024;
 #[derive(Debug)]
 pub(crate) enum Request {
     Read(ReadIo),
-    Write { first: u32, data: Bytes, durability: Durability, io: Io },
+    Write { first: u64, data: Bytes, durability: Durability, io: Io },
 }
 
 /// What waits for its turn, first come, first served.

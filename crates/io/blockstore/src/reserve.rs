@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// Blocks of one write of placed data at most: 4 MiB. Each is a flush of its own on a device that must be flushed.
-const PLACED_BLOCKS_MAX: u32 = 1024;
+const PLACED_BLOCKS_MAX: u64 = 1024;
 /// Placed bytes of a transaction from which on they are sent to the device at once: less is sent with what else the turn
 /// brings, in one call.
 const SENT_AT_ONCE_BYTES: usize = 256 << 10;
@@ -36,6 +36,17 @@ const OTHERS_LOOKS_MAX: usize = 32;
 struct WaitForOthers {
     since: Option<Stamp>,
     looks: usize,
+}
+
+/// What room there is for a transaction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Outlook {
+    /// There is enough.
+    Free,
+    /// There is when what is under way has ended, or a checkpoint more.
+    Reachable,
+    /// There is none but what other partitions may give.
+    Lacking,
 }
 
 /// Whether objects are cloned.
@@ -127,7 +138,7 @@ impl BlockStore {
     pub(crate) fn reserve_blocks(&self) -> u64 {
         // Each partition keeps its part of it.
         let partitions = self.leases.as_ref().map_or(1, Leases::partitions);
-        let area = u64::from(self.superblock.data.count / partitions);
+        let area = self.superblock.data.count / u64::from(partitions);
         (area * self.options.reserve_permille / 1000).max(8)
     }
 
@@ -150,6 +161,56 @@ impl BlockStore {
         needs.blocks
     }
 
+    /// Looks for so many blocks beside a reserve, and asks for the slabs that are missing.
+    fn look_for_room(&mut self, needed: u64, reserve: u64) -> Outlook {
+        let wanted = self.promised_blocks() + needed + reserve;
+        if self.table.space.alloc.free_count() < wanted {
+            self.end_discards();
+        }
+        let free = self.table.space.alloc.free_count();
+        if free >= wanted {
+            return Outlook::Free;
+        }
+        self.need_slabs((wanted - free).saturating_sub(self.coming_blocks()));
+        let reachable = self.table.space.alloc.free_count()
+            + self.table.space.alloc.pending_count()
+            + self.table.space.dirty_slots
+            + self.coming_blocks()
+            + self.leases.as_ref().map_or(0, Leases::going_blocks);
+        if reachable < needed + reserve { Outlook::Lacking } else { Outlook::Reachable }
+    }
+
+    fn reserve_beside(&self, txn: &Transaction) -> u64 {
+        if txn.data_bytes() > 0 { self.reserve_blocks() } else { 0 }
+    }
+
+    /// As [`nacre_store::ObjectStore::lacks_room`]. Others are told that slabs are needed.
+    pub(crate) fn lacks_slabs(&mut self, txn: &Transaction) -> bool {
+        if self.leases.is_none() || self.failed.is_some() {
+            return false;
+        }
+        let (needed, reserve) = (self.needed_blocks(txn), self.reserve_beside(txn));
+        if needed == 0 {
+            return false;
+        }
+        // What checkpoints bring home may take as much as they free.
+        for _ in 0..ROUNDS_MAX {
+            match self.look_for_room(needed, reserve) {
+                Outlook::Free => return false,
+                Outlook::Lacking => return true,
+                Outlook::Reachable => self.next_checkpoint(),
+            }
+        }
+        self.look_for_room(needed, reserve) != Outlook::Free
+    }
+
+    /// Ends the checkpoint under way, which may free enough, or makes one.
+    fn next_checkpoint(&mut self) {
+        if !self.end_checkpoint() {
+            self.finish_checkpoint();
+        }
+    }
+
     /// Makes sure that the blocks a transaction needs can be had, if need be by waiting for checkpoints that free
     /// what was released.
     pub(crate) fn make_room(&mut self, txn: &Transaction) -> Result<(), StoreError> {
@@ -157,37 +218,20 @@ impl BlockStore {
         if needed == 0 {
             return Ok(());
         }
-        let reserve = if txn.data_bytes() > 0 { self.reserve_blocks() } else { 0 };
+        let reserve = self.reserve_beside(txn);
         let (mut rounds, mut wait) = (0, WaitForOthers::default());
         loop {
-            let wanted = self.promised_blocks() + needed + reserve;
-            if self.table.space.alloc.free_count() < wanted {
-                self.end_discards();
-            }
-            let free = self.table.space.alloc.free_count();
-            if free >= wanted {
-                return Ok(());
-            }
-            self.need_slabs((wanted - free).saturating_sub(self.coming_blocks()));
-            let reachable = self.table.space.alloc.free_count()
-                + self.table.space.alloc.pending_count()
-                + self.table.space.dirty_slots
-                + self.coming_blocks()
-                + self.leases.as_ref().map_or(0, Leases::going_blocks);
-            if reachable < needed + reserve {
-                if self.wait_for_others(&mut wait) {
-                    continue;
-                }
-                break;
+            match self.look_for_room(needed, reserve) {
+                Outlook::Free => return Ok(()),
+                Outlook::Lacking if self.wait_for_others(&mut wait) => continue,
+                Outlook::Lacking => break,
+                Outlook::Reachable => (),
             }
             if rounds == ROUNDS_MAX {
                 break;
             }
             rounds += 1;
-            // The one under way may free enough.
-            if !self.end_checkpoint() {
-                self.finish_checkpoint();
-            }
+            self.next_checkpoint();
         }
         let free_blocks =
             self.table.space.alloc.free_count().saturating_sub(self.promised_blocks() + reserve);
@@ -198,9 +242,10 @@ impl BlockStore {
         Err(StoreError::Full { wanted_bytes, free_bytes })
     }
 
-    /// Other partitions were told that slabs are needed: gives them the time of a look at the device. False when they had enough.
+    /// Other partitions were told that slabs are needed: gives them the time of a look at the device. False when they had enough, or none
+    /// has a thread of its own.
     fn wait_for_others(&mut self, wait: &mut WaitForOthers) -> bool {
-        if self.leases.is_none() || self.failed.is_some() {
+        if self.leases.is_none() || !self.options.others_run || self.failed.is_some() {
             return false;
         }
         let now = self.shares.now();
@@ -229,13 +274,13 @@ impl BlockStore {
             };
             let head = (BLOCK - within(*offset)) % BLOCK;
             let blocks = data.len().saturating_sub(head) / BLOCK;
-            if data.len() > self.options.inline_bytes_max && blocks > 0 {
-                let count = u32::try_from(blocks).unwrap_or(u32::MAX);
-                if let Some(runs) = self.table.space.alloc.allocate(count) {
-                    let body = data.slice(head, blocks * BLOCK);
-                    let crcs = vec![0; blocks];
-                    placed.push((Placement { op, data_offset: data_offset + head, runs, crcs }, body));
-                }
+            if data.len() > self.options.inline_bytes_max
+                && blocks > 0
+                && let Some(runs) = self.table.space.alloc.allocate(blocks as u64)
+            {
+                let body = data.slice(head, blocks * BLOCK);
+                let crcs = vec![0; blocks];
+                placed.push((Placement { op, data_offset: data_offset + head, runs, crcs }, body));
             }
             data_offset += data.len();
         }

@@ -3,13 +3,13 @@
 //! A segment tree: each node knows of its part how long the free run at its beginning is, the one at its end, and the longest of all, so that
 //! runs over the edges of segments are found like others. Linux keeps the same three of each of its blocks of per-CPU memory.
 
-use crate::segment_bits::{FreeRunLengths, LONG_BLOCKS, SEGMENT_BLOCKS};
+use crate::segment_bits::{FreeRunLengths, LONG_BLOCKS, SEGMENT_BLOCKS, whole};
 
 /// Where a run is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Place {
-    /// It begins at this block.
-    Begins(u32),
+    /// It begins at this block, counted from the first segment's beginning.
+    Begins(u64),
     /// Somewhere within this segment.
     Within(usize),
 }
@@ -17,7 +17,7 @@ pub(crate) enum Place {
 /// Segments of a bitmap by their free runs. Blocks behind the last segment are not free.
 #[derive(Debug)]
 pub(crate) struct RunTree {
-    /// From 1 on: the root, its two halves, and so on. The segments are the second half of it.
+    /// From 1 on: the root, its two halves, and so on. The segments are the second half of it, as far as there are some.
     nodes: Vec<FreeRunLengths>,
     /// Segments that there is room for: a power of two.
     leaves: usize,
@@ -27,7 +27,7 @@ impl RunTree {
     /// Of so many segments without a free block.
     pub(crate) fn new(segments: usize) -> Self {
         let leaves = segments.next_power_of_two();
-        Self { nodes: vec![FreeRunLengths::default(); 2 * leaves], leaves }
+        Self { nodes: vec![FreeRunLengths::default(); leaves + segments], leaves }
     }
 
     fn node(&self, nth: usize) -> FreeRunLengths {
@@ -76,7 +76,7 @@ impl RunTree {
             let (runs, blocks) = (self.node(nth), self.blocks_of(nth));
             if open + u64::from(runs.first) >= count {
                 let begin = (nth as u64 * blocks) - (u64::from(SEGMENT_BLOCKS) * self.leaves as u64);
-                return u32::try_from(begin - open).ok().map(Place::Begins);
+                return Some(Place::Begins(begin - open));
             }
             if u64::from(runs.longest) >= count {
                 if nth >= self.leaves {
@@ -85,7 +85,7 @@ impl RunTree {
                 nth *= 2;
                 continue;
             }
-            open = if u64::from(runs.first) == blocks { open + blocks } else { runs.last.into() };
+            open = if runs.first == whole(blocks) { open + blocks } else { runs.last.into() };
             nth = next_part(nth)?;
         }
     }
@@ -102,12 +102,12 @@ impl RunTree {
         }
         loop {
             let (runs, blocks) = (self.node(nth), self.blocks_of(nth));
-            if u64::from(runs.first) == blocks {
+            if runs.first == whole(blocks) {
                 open += blocks;
             } else {
                 let ending = open + u64::from(runs.first);
                 if is_hole(ending) {
-                    return u32::try_from(begin_of(nth, blocks) - open).ok().map(Place::Begins);
+                    return Some(Place::Begins(begin_of(nth, blocks) - open));
                 }
                 if runs.hole >= count {
                     if nth >= self.leaves {
@@ -120,11 +120,7 @@ impl RunTree {
             }
             let Some(next) = next_part(nth) else {
                 // What is free up to the very end ends there.
-                return if is_hole(open) {
-                    u32::try_from(end / 2 - open).ok().map(Place::Begins)
-                } else {
-                    None
-                };
+                return is_hole(open).then(|| Place::Begins(end / 2 - open));
             };
             nth = next;
         }
@@ -157,27 +153,42 @@ mod tests {
         tree.set(3, runs(5, 0, 9));
         assert_eq!(tree.all().longest, 2 * SEGMENT_BLOCKS + 15);
         assert_eq!(tree.find(70, 0, 0), Some(Place::Within(0)));
-        assert_eq!(tree.find(71, 0, 0), Some(Place::Begins(SEGMENT_BLOCKS - 10)));
-        assert_eq!(tree.find(2 * SEGMENT_BLOCKS + 15, 0, 0), Some(Place::Begins(SEGMENT_BLOCKS - 10)));
+        assert_eq!(tree.find(71, 0, 0), Some(Place::Begins(u64::from(SEGMENT_BLOCKS) - 10)));
+        assert_eq!(
+            tree.find(2 * SEGMENT_BLOCKS + 15, 0, 0),
+            Some(Place::Begins(u64::from(SEGMENT_BLOCKS) - 10))
+        );
         assert_eq!(tree.find(2 * SEGMENT_BLOCKS + 16, 0, 0), None);
-        assert_eq!(tree.find(1, 1, 0), Some(Place::Begins(SEGMENT_BLOCKS)));
-        assert_eq!(tree.find(SEGMENT_BLOCKS + 9, 2, 4), Some(Place::Begins(2 * SEGMENT_BLOCKS - 4)));
+        assert_eq!(tree.find(1, 1, 0), Some(Place::Begins(SEGMENT_BLOCKS.into())));
+        assert_eq!(
+            tree.find(SEGMENT_BLOCKS + 9, 2, 4),
+            Some(Place::Begins(2 * u64::from(SEGMENT_BLOCKS) - 4))
+        );
         assert_eq!(tree.find(6, 3, 0), Some(Place::Within(3)));
         assert_eq!((tree.find(1, 4, 0), tree.find(1, 8, 0)), (None, None));
         tree.set(1, runs(0, 0, 0));
         assert_eq!(
             (tree.all().longest, tree.find(71, 0, 0)),
-            (SEGMENT_BLOCKS + 5, Some(Place::Begins(2 * SEGMENT_BLOCKS)))
+            (SEGMENT_BLOCKS + 5, Some(Place::Begins(2 * u64::from(SEGMENT_BLOCKS))))
         );
     }
 
-    /// 16 TiB are more blocks than 32 bits count, and a tree over as many is made.
+    /// From 16 TiB on a run may have more blocks than its length says.
     #[test]
-    fn a_device_may_have_as_many_blocks_as_have_numbers() {
-        let segments = (u32::MAX / SEGMENT_BLOCKS) as usize + 1;
+    fn runs_of_more_than_2_32_blocks_are_found() {
+        let (all, segments) = (runs(SEGMENT_BLOCKS, SEGMENT_BLOCKS, SEGMENT_BLOCKS), 5 << 18);
         let mut tree = RunTree::new(segments);
         tree.set(segments - 1, runs(0, 7, 7));
-        assert_eq!(tree.find(7, 0, 0), Some(Place::Within(segments - 1)));
-        assert_eq!(tree.find(8, 0, 0), None);
+        assert_eq!((tree.find(7, 0, 0), tree.find(8, 0, 0)), (Some(Place::Within(segments - 1)), None));
+        // All of 20 TiB are free; then none of a segment in the first of its quarters, and then all again.
+        (0..segments).for_each(|nth| tree.set(nth, all));
+        let (long, at) =
+            (u32::MAX - 1, |segment: u64| Some(Place::Begins(segment * u64::from(SEGMENT_BLOCKS))));
+        assert_eq!([0, 1, 1 << 18].map(|from| tree.find(long, from, 0)), [at(0), at(1), at(1 << 18)]);
+        assert_eq!(tree.find(long, (1 << 18) + 1, 0), None, "a segment less than that");
+        tree.set(1 << 17, FreeRunLengths::default());
+        assert_eq!((tree.find(long, 0, 0), tree.find(1 << 29, 0, 0)), (at((1 << 17) + 1), at(0)));
+        tree.set(1 << 17, all);
+        assert_eq!((tree.find(long, 0, 0), tree.all().hole, tree.find_hole(1, 0, 0)), (at(0), 0, None));
     }
 }

@@ -8,6 +8,15 @@ const WORDS: usize = (SEGMENT_BLOCKS / WORD_BITS) as usize;
 /// The least length of long runs: 1 MiB, what one request writes. What is shorter is a hole.
 pub(crate) const LONG_BLOCKS: u32 = 256;
 
+/// Stands for a run of all blocks of a part, where that has as many or more. Any other run of as many blocks counts one less: whole parts can
+/// be told, and nobody looks for so long a run. So a length takes 32 bits in parts of any size.
+const WHOLE_MAX: u32 = u32::MAX;
+
+/// The length of a run that is all of a part of so many blocks.
+pub(crate) fn whole(blocks: u64) -> u32 {
+    u32::try_from(blocks).unwrap_or(WHOLE_MAX)
+}
+
 /// The free runs of a part of the area, in blocks.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) struct FreeRunLengths {
@@ -28,8 +37,12 @@ pub(crate) const fn hole_or_none(blocks: u32) -> u32 {
 impl FreeRunLengths {
     /// Of two parts side by side, each of so many blocks.
     pub(crate) fn join(left: Self, right: Self, half_blocks: u64) -> Self {
-        let is_whole = |length: u32| u64::from(length) == half_blocks;
-        let between = left.last + right.first;
+        let whole_half = whole(half_blocks);
+        let is_whole = |length: u32| length == whole_half;
+        let between = match is_whole(left.last) && is_whole(right.first) {
+            true => whole(2 * half_blocks),
+            false => left.last.saturating_add(right.first).min(WHOLE_MAX - 1),
+        };
         let is_within = !is_whole(left.last) && !is_whole(right.first);
         let hole = if is_within { hole_or_none(between) } else { 0 };
         Self {

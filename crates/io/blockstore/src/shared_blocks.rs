@@ -8,12 +8,13 @@ use std::collections::BTreeMap;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct SharedBlocks {
     /// By first block: how many blocks, and how many references beyond the first each of them has. Neighbours differ in the second.
-    runs: BTreeMap<u32, (u32, u32)>,
+    /// A run of 2^32 blocks and more is several.
+    runs: BTreeMap<u64, (u32, u32)>,
 }
 
 impl SharedBlocks {
     /// About how many bytes a run takes: an entry in a node of a B-tree that was filled in order.
-    const RUN_BYTES: usize = 28;
+    const RUN_BYTES: usize = 36;
 
     /// About how many bytes this takes.
     pub(crate) fn bytes(&self) -> usize {
@@ -26,34 +27,37 @@ impl SharedBlocks {
 
     /// Runs with their references beyond the first, by start.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (Run, u32)> {
-        self.runs.iter().map(|(start, (count, extra))| (Run { start: *start, count: *count }, *extra))
+        self.runs
+            .iter()
+            .map(|(start, (count, extra))| (Run { start: *start, count: u64::from(*count) }, *extra))
     }
 
-    fn run_of(&self, block: u32) -> Option<(Run, u32)> {
+    fn run_of(&self, block: u64) -> Option<(Run, u32)> {
         let (start, (count, extra)) = self.runs.range(..=block).next_back()?;
-        (block - start < *count).then_some((Run { start: *start, count: *count }, *extra))
+        let run = Run { start: *start, count: u64::from(*count) };
+        run.blocks().contains(&block).then_some((run, *extra))
     }
 
     /// References beyond the first.
-    pub(crate) fn extra(&self, block: u32) -> u32 {
+    pub(crate) fn extra(&self, block: u64) -> u32 {
         self.run_of(block).map_or(0, |(_, extra)| extra)
     }
 
     /// One more for a block.
-    pub(crate) fn add(&mut self, block: u32) {
+    pub(crate) fn add(&mut self, block: u64) {
         let found = self.run_of(block);
         self.replace(block, found, found.map_or(0, |(_, extra)| extra) + 1);
     }
 
     /// One less for a block; false when it has none beyond the first.
-    pub(crate) fn release(&mut self, block: u32) -> bool {
+    pub(crate) fn release(&mut self, block: u64) -> bool {
         let Some((run, extra)) = self.run_of(block) else { return false };
         self.replace(block, Some((run, extra)), extra - 1);
         true
     }
 
     /// Says how many a block has.
-    pub(crate) fn set(&mut self, block: u32, extra: u32) {
+    pub(crate) fn set(&mut self, block: u64, extra: u32) {
         let found = self.run_of(block);
         if found.map_or(0, |(_, was)| was) != extra {
             self.replace(block, found, extra);
@@ -61,7 +65,7 @@ impl SharedBlocks {
     }
 
     /// Gives a block of the run `found` another number.
-    fn replace(&mut self, block: u32, found: Option<(Run, u32)>, extra: u32) {
+    fn replace(&mut self, block: u64, found: Option<(Run, u32)>, extra: u32) {
         if let Some((run, was)) = found {
             self.cut_out(run, was, block);
         }
@@ -71,8 +75,9 @@ impl SharedBlocks {
     }
 
     /// Takes a block out of its run.
-    fn cut_out(&mut self, run: Run, extra: u32, block: u32) {
-        let (before, behind) = (block - run.start, run.end() - block - 1);
+    fn cut_out(&mut self, run: Run, extra: u32, block: u64) {
+        let part = |count: u64| u32::try_from(count).expect("a part of a run is shorter");
+        let (before, behind) = (part(block - run.start), part(run.end() - block - 1));
         if before > 0 {
             self.runs.insert(run.start, (before, extra));
         } else {
@@ -85,13 +90,17 @@ impl SharedBlocks {
 
     /// Adds a run of blocks that have none; it becomes one with its neighbours that have as many.
     pub(crate) fn put(&mut self, run: Run, extra: u32) {
-        let (mut count, same) = (run.count, |found: &(u32, u32)| found.1 == extra);
-        if let Some((behind, _)) = self.runs.get(&run.end()).copied().filter(same) {
+        let mut count = u32::try_from(run.count).expect("a run of a portion, or a block");
+        let may_join =
+            |found: &(u32, u32), count: u32| found.1 == extra && found.0.checked_add(count).is_some();
+        if let Some(behind) = self.runs.get(&run.end()).copied().filter(|behind| may_join(behind, count)) {
             self.runs.remove(&run.end());
-            count += behind;
+            count += behind.0;
         }
         let before = self.runs.range_mut(..run.start).next_back();
-        match before.filter(|(start, found)| *start + found.0 == run.start && same(found)) {
+        match before
+            .filter(|(start, found)| *start + u64::from(found.0) == run.start && may_join(found, count))
+        {
             Some((_, (before, _))) => *before += count,
             None => drop(self.runs.insert(run.start, (count, extra))),
         }
@@ -104,13 +113,15 @@ mod tests {
 
     #[test]
     fn is_a_count_for_each_block_in_as_few_runs_as_can_be() {
-        let (mut shared, mut model, mut seed) = (SharedBlocks::default(), BTreeMap::<u32, u32>::new(), 7_u32);
+        // On both sides of what 32 bits count.
+        const FIRST: u64 = (1 << 32) - 100;
+        let (mut shared, mut model, mut seed) = (SharedBlocks::default(), BTreeMap::<u64, u32>::new(), 7_u32);
         let mut next = |bound: u32| {
             seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
             (seed >> 8) % bound
         };
         for _ in 0..3000 {
-            let (start, count, adds) = (next(200), 1 + next(20), next(2) == 0);
+            let (start, count, adds) = (FIRST + u64::from(next(200)), u64::from(1 + next(20)), next(2) == 0);
             for block in start..start + count {
                 let had = model.get(&block).copied().unwrap_or(0);
                 if adds {
@@ -135,5 +146,14 @@ mod tests {
             assert!(shared.iter().eq(runs), "{shared:?}");
             assert_eq!(shared.extra(start), model.get(&start).copied().unwrap_or(0));
         }
+    }
+
+    #[test]
+    fn a_run_of_more_than_2_32_blocks_is_several() {
+        let (mut shared, half) = (SharedBlocks::default(), 1 << 31);
+        (0..4).for_each(|nth| shared.put(Run { start: nth * half, count: half }, 1));
+        assert_eq!(shared.iter().map(|(run, _)| run.count).sum::<u64>(), 4 * half);
+        assert!(shared.iter().all(|(run, extra)| run.count < 1 << 32 && extra == 1));
+        assert_eq!([0, 2 * half, 4 * half - 1, 4 * half].map(|block| shared.extra(block)), [1, 1, 1, 0]);
     }
 }

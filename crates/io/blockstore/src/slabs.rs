@@ -31,7 +31,8 @@ impl Slabs {
     }
 
     pub(crate) fn count(&self) -> u32 {
-        self.area.count.div_ceil(self.blocks)
+        u32::try_from(self.area.count.div_ceil(self.blocks.into()))
+            .expect("superblocks bound the number of slabs")
     }
 
     /// Blocks of a slab, but for the last one.
@@ -45,8 +46,8 @@ impl Slabs {
     /// When there is no such slab.
     pub(crate) fn run(&self, slab: u32) -> Run {
         assert!(slab < self.count(), "slab {slab} of {}", self.count());
-        let from = slab * self.blocks;
-        Run { start: self.area.start + from, count: self.blocks.min(self.area.count - from) }
+        let (from, blocks) = (u64::from(slab) * u64::from(self.blocks), u64::from(self.blocks));
+        Run { start: self.area.start + from, count: blocks.min(self.area.count - from) }
     }
 }
 
@@ -71,7 +72,7 @@ impl SlabLedger {
             slabs,
             partitions,
             holders: (0..slabs.count()).map(|_| AtomicU32::new(NOBODY)).collect(),
-            free_blocks: AtomicU64::new(slabs.area.count.into()),
+            free_blocks: AtomicU64::new(slabs.area.count),
             is_short: AtomicBool::new(false),
             failed: OnceLock::new(),
         }
@@ -116,7 +117,7 @@ impl SlabLedger {
     fn claim(&self, slab: u32, partition: u32) -> Result<(), u32> {
         let Some(holder) = self.holders.get(slab as usize) else { return Err(NOBODY) };
         holder.compare_exchange(NOBODY, partition + 1, Ordering::AcqRel, Ordering::Acquire)?;
-        self.free_blocks.fetch_sub(self.slabs.run(slab).count.into(), Ordering::Relaxed);
+        self.free_blocks.fetch_sub(self.slabs.run(slab).count, Ordering::Relaxed);
         Ok(())
     }
 
@@ -154,7 +155,7 @@ impl SlabLedger {
     /// When it is not that partition's.
     pub(crate) fn give(&self, slab: u32, partition: u32) {
         // Counted first: whoever takes it at once must find it counted.
-        self.free_blocks.fetch_add(self.slabs.run(slab).count.into(), Ordering::Relaxed);
+        self.free_blocks.fetch_add(self.slabs.run(slab).count, Ordering::Relaxed);
         let given = self.holders.get(slab as usize).is_some_and(|holder| {
             let (own, relaxed) = (partition + 1, Ordering::Relaxed);
             holder.compare_exchange(own, NOBODY, Ordering::AcqRel, relaxed).is_ok()

@@ -1,6 +1,6 @@
 //! [`Slot`]: where one block of an object is, on the device or in memory.
 
-use crate::blob::{Blob, InBlob, Place};
+use crate::blob::{Blob, Place};
 use crate::device::DeviceBlock;
 use crate::dirty::Dirty;
 use std::sync::Arc;
@@ -10,8 +10,8 @@ use std::sync::Arc;
 pub(crate) enum Slot {
     /// The block on the device that has the data.
     Device(DeviceBlock),
-    /// In a blob on the device.
-    Blob(InBlob),
+    /// In a blob on the device; which of the blocks that it holds. Not in a struct, which would make all slots larger.
+    Blob(Arc<Blob>, u8),
     /// In memory, until a checkpoint writes it home.
     Memory(Arc<Dirty>),
 }
@@ -21,7 +21,7 @@ impl Slot {
     pub(crate) fn place(&self) -> Option<Place> {
         match self {
             Self::Device(device) => Some(Place::Block(*device)),
-            Self::Blob(at) => Some(Place::Blob(at.clone())),
+            Self::Blob(blob, nth) => Some(Place::Blob(Arc::clone(blob), *nth)),
             Self::Memory(dirty) => dirty.base().cloned(),
         }
     }
@@ -30,7 +30,7 @@ impl Slot {
     pub(crate) fn device(&self) -> Option<DeviceBlock> {
         match self {
             Self::Device(device) => Some(*device),
-            Self::Blob(_) => None,
+            Self::Blob(..) => None,
             Self::Memory(dirty) => dirty.base().and_then(Place::device),
         }
     }
@@ -39,9 +39,9 @@ impl Slot {
     pub(crate) fn blob(&self) -> Option<&Arc<Blob>> {
         match self {
             Self::Device(_) => None,
-            Self::Blob(at) => Some(&at.blob),
+            Self::Blob(blob, _) => Some(blob),
             Self::Memory(dirty) => match dirty.base() {
-                Some(Place::Blob(at)) => Some(&at.blob),
+                Some(Place::Blob(blob, _)) => Some(blob),
                 _ => None,
             },
         }
@@ -52,7 +52,7 @@ impl From<Place> for Slot {
     fn from(place: Place) -> Self {
         match place {
             Place::Block(device) => Self::Device(device),
-            Place::Blob(at) => Self::Blob(at),
+            Place::Blob(blob, nth) => Self::Blob(blob, nth),
         }
     }
 }

@@ -77,7 +77,7 @@ pub struct BlockStore {
     pub(crate) unflushed: BTreeMap<TxnNumber, usize>,
     pub(crate) fetches: Slab<Fetch>,
     /// Blocks that could not be read, and why; until they are written again or asked for again.
-    pub(crate) damaged: BTreeMap<u32, Damage>,
+    pub(crate) damaged: BTreeMap<u64, Damage>,
     pub(crate) durable: Vec<StoreToken>,
     pub(crate) fetched: Vec<StoreToken>,
     pub(crate) brought: Vec<(StoreToken, BufList)>,
@@ -359,11 +359,11 @@ impl ObjectStore for BlockStore {
         room?;
         let placed = self.place(&txn);
         let (mut placements, bodies): (Vec<Placement>, Vec<BufList>) = placed.into_iter().unzip();
-        let mut encoded = Wal::encode(&txn, &placements);
+        let mut encoded = self.wal.encode(&txn, &placements);
         if !placements.is_empty() {
             self.send_placed(&mut placements, &bodies);
             // As long as before, with the checksums.
-            encoded = Wal::encode(&txn, &placements);
+            encoded = self.wal.encode(&txn, &placements);
         }
         let source = Source::of(&txn, &self.table.space.held);
         // From here on it is logged; if the table fails, nothing more leaves this store.
@@ -452,6 +452,14 @@ impl ObjectStore for BlockStore {
         }
     }
 
+    fn lacks_room(&mut self, txn: &Transaction) -> bool {
+        self.lacks_slabs(txn)
+    }
+
+    fn spare_room(&mut self) {
+        self.spare_slabs();
+    }
+
     fn idle_trim(&mut self) -> bool {
         if self.failed.is_none()
             && self.checkpoint.is_none()
@@ -495,7 +503,7 @@ impl ObjectStore for BlockStore {
             stored_bytes: self.table.space.slots * block,
             allocated_bytes: (on_device + self.table.space.dirty_slots) * block,
             omap_bytes: self.table.omap_bytes,
-            metadata_bytes: u64::from(self.superblock.wal.count) * block,
+            metadata_bytes: self.superblock.wal.count * block,
         }
     }
 
@@ -527,7 +535,7 @@ impl ObjectStore for BlockStore {
 
     fn counters(&self) -> StoreCounters {
         let (hits, misses) = &self.table.looked_up;
-        let log_bytes = u64::from(self.superblock.wal.count) * BLOCK as u64;
+        let log_bytes = self.superblock.wal.count * BLOCK as u64;
         let device = self.latencies.totals();
         let (free, block) = (self.table.space.alloc.free(), BLOCK as u64);
         let free = FreeSpace {

@@ -147,7 +147,7 @@ impl Table {
             let (nth, shard) = kv_schema::decode_free(key, value)?;
             alloc.load(nth, &shard).map_err(|block| OpenError::Inconsistent {
                 what: "block outside the data area",
-                value: block.into(),
+                value: block,
             })
         })?;
         alloc.loaded();

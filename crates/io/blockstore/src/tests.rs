@@ -25,6 +25,7 @@ mod sums;
 mod throttle;
 mod trim;
 mod wal_device;
+mod wide;
 
 use crate::{BlockStore, Options};
 use nacre_store::conformance;

@@ -29,7 +29,7 @@ const LOOKS_MAX: usize = 4096;
 const FREE_DIVISOR: u64 = 4;
 const AREA_DIVISOR: u64 = 64;
 /// Blocks of a unit at most: regions of devices begin at multiples of 1 MiB.
-const UNIT_BLOCKS_MAX: u32 = (1 << 20) / BLOCK as u32;
+const UNIT_BLOCKS_MAX: u64 = (1 << 20) / BLOCK as u64;
 /// So long after the last batch the next one does not wait for a moment in which the device has nothing to do.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// The device has nothing to do when none of its requests ended for so long.
@@ -56,9 +56,8 @@ impl BlockStore {
             return;
         }
         // What is less than the device drops at once would have to be discarded again with what is around it.
-        let at_once =
-            u32::try_from(info.discard_bytes.div_ceil(BLOCK as u64)).unwrap_or(u32::MAX).min(UNIT_BLOCKS_MAX);
-        let unit_blocks = self.options.discard_unit_blocks.max(at_once.next_power_of_two());
+        let at_once = info.discard_bytes.div_ceil(BLOCK as u64).min(UNIT_BLOCKS_MAX);
+        let unit_blocks = u64::from(self.options.discard_unit_blocks).max(at_once.next_power_of_two());
         self.discards.unit_blocks = unit_blocks;
         self.discards.refused = None;
         self.discards.marks = is_wanted.then(|| Marks::new(self.superblock.data, unit_blocks));
@@ -77,7 +76,7 @@ impl BlockStore {
             return;
         }
         let runs = self.discardable();
-        let blocks: u64 = runs.iter().map(|run| u64::from(run.count)).sum();
+        let blocks: u64 = runs.iter().map(|run| run.count).sum();
         self.discards.rate.begun(runs.len() as u64, blocks * BLOCK as u64);
         let is_held = self.options.planted != Planted::UnheldDiscard;
         for run in runs {
@@ -124,7 +123,7 @@ impl BlockStore {
         let alloc = &self.table.space.alloc;
         let unpromised = alloc.free_count().saturating_sub(self.promised_blocks() + self.reserve_blocks());
         let of_area = alloc.blocks() / AREA_DIVISOR;
-        let unit = u64::from(self.discards.unit_blocks);
+        let unit = self.discards.unit_blocks;
         let part = (unpromised / FREE_DIVISOR).min(of_area.max(unit));
         let (mut requests, mut bytes) = (self.options.discards_max, self.options.discard_bytes_max);
         if self.shares.now().is_some() {
@@ -141,7 +140,7 @@ impl BlockStore {
         let mut runs: Vec<Run> = Vec::new();
         let Some(marks) = &mut self.discards.marks else { return runs };
         for _ in 0..LOOKS_MAX {
-            let Some(nth) = marks.next().filter(|_| left >= u64::from(unit)) else { break };
+            let Some(nth) = marks.next().filter(|_| left >= unit) else { break };
             let run = Run { start: nth * unit, count: unit };
             let follows = runs.last().is_some_and(|last| last.end() == run.start);
             if !follows && runs.len() >= requests_max {
@@ -152,7 +151,7 @@ impl BlockStore {
                 // What is used there marks it again when it is freed.
                 continue;
             }
-            left -= u64::from(unit);
+            left -= unit;
             match runs.last_mut() {
                 Some(last) if follows => last.count += unit,
                 _ => runs.push(run),
@@ -170,7 +169,7 @@ impl BlockStore {
         match result {
             Ok(()) => {
                 self.discards.totals.count += 1;
-                self.discards.totals.bytes += u64::from(run.count) * BLOCK as u64;
+                self.discards.totals.bytes += run.count * BLOCK as u64;
             }
             Err(error) if self.discards.refused.is_none() => {
                 tracing::warn!(%error, "the device does not discard: freed space is not trimmed");

@@ -25,9 +25,9 @@ struct Entry {
 /// See the module. By the first block of the blob on the device.
 #[derive(Debug, Default)]
 pub(crate) struct Unpacked {
-    entries: BTreeMap<u32, Entry>,
+    entries: BTreeMap<u64, Entry>,
     /// The oldest first; some may be gone.
-    order: VecDeque<(u32, u64)>,
+    order: VecDeque<(u64, u64)>,
     next_number: u64,
     bytes: usize,
     turn: u64,
@@ -61,7 +61,7 @@ impl Unpacked {
         entry.map(|entry| entry.pins += 1).is_some()
     }
 
-    pub(crate) fn unpin(&mut self, first: u32) {
+    pub(crate) fn unpin(&mut self, first: u64) {
         if let Some(entry) = self.entries.get_mut(&first) {
             entry.pins = entry.pins.saturating_sub(1);
             entry.turn = self.turn;
@@ -77,13 +77,13 @@ impl Unpacked {
     }
 
     /// The device has something else in this block than it should.
-    pub(crate) fn forget_damaged(&mut self, block: u32) {
+    pub(crate) fn forget_damaged(&mut self, block: u64) {
         let has = |entry: &Entry| entry.blob.stored().iter().any(|device| device.block == block);
         let damaged = self.entries.iter().find(|(_, entry)| has(entry)).map(|(first, _)| *first);
         damaged.into_iter().for_each(|first| self.remove(first));
     }
 
-    fn remove(&mut self, first: u32) {
+    fn remove(&mut self, first: u64) {
         if let Some(entry) = self.entries.remove(&first) {
             self.bytes -= entry.bytes.len();
         }
@@ -118,12 +118,12 @@ mod tests {
     use crate::device::DeviceBlock;
     use nacre_types::CompressionAlgorithm;
 
-    fn blob(first: u32) -> Arc<Blob> {
+    fn blob(first: u64) -> Arc<Blob> {
         let stored = (first..first + 2).map(|block| DeviceBlock { block, crc: 0 }).collect();
         Arc::new(Blob::new((1, CompressionAlgorithm::Lz4), 3, 8000, stored).expect("a blob"))
     }
 
-    fn holding(firsts: &[u32]) -> Unpacked {
+    fn holding(firsts: &[u64]) -> Unpacked {
         let mut unpacked = Unpacked::default();
         firsts.iter().for_each(|first| unpacked.insert(&blob(*first), vec![1; 3 * BLOCK].into()));
         unpacked

@@ -74,6 +74,6 @@ impl BlockStore {
 
     /// Whether a block that the blob needs is known to be damaged, and how.
     pub(crate) fn damage_of(&self, blob: &Blob) -> Option<&Damage> {
-        blob.stored().iter().find_map(|device| self.damaged.get(&device.block))
+        blob.stored().iter().find_map(|device| self.damaged.get(&{ device.block }))
     }
 }

@@ -3,7 +3,7 @@
 
 use crate::device::Run;
 use crate::error::OpenError;
-use crate::freemap::{FreeMapShard, RefChanges};
+use crate::freemap::{self, FreeMapShard, RefChanges};
 use crate::kv_schema::{self, State, StoredState, Sums, prefix};
 use crate::objects;
 use crate::onode::Stored;
@@ -101,9 +101,9 @@ fn counted(kv: &dyn KvStore) -> Result<(Sums, BTreeMap<u32, Bytes>), OpenError> 
 /// What was found in objects so far, as bits: it is as large as the free map, not as the objects.
 fn apply(changes: &mut RefChanges, shards: &mut BTreeMap<u32, FreeMapShard>) -> Result<(), OpenError> {
     while let Some((nth, changes)) = changes.pop() {
-        shards.entry(nth).or_default().apply(&changes).map_err(|block| OpenError::Inconsistent {
+        shards.entry(nth).or_default().apply(&changes).map_err(|at| OpenError::Inconsistent {
             what: "block released too often",
-            value: block.into(),
+            value: freemap::first_of(nth) + u64::from(at),
         })?;
     }
     Ok(())

@@ -1,7 +1,7 @@
 //! Reading what is in memory: [`ObjectView`] of the store.
 
 use crate::BLOCK;
-use crate::blob::Place;
+use crate::blob::{Blob, Place};
 use crate::device::DeviceBlock;
 use crate::dirty::ZEROS;
 use crate::onode::Onode;
@@ -93,7 +93,7 @@ enum Missing {
 
 impl BlockStore {
     fn content(&self, device: DeviceBlock) -> Result<(&Bytes, usize), Missing> {
-        self.cache.find(device.block).ok_or_else(|| match self.damaged.get(&device.block) {
+        self.cache.find(device.block).ok_or_else(|| match self.damaged.get(&{ device.block }) {
             Some(damage) => Missing::Damaged(damage.reason.clone()),
             None => Missing::Pending,
         })
@@ -103,11 +103,16 @@ impl BlockStore {
     fn content_at(&self, place: &Place) -> Result<(&Bytes, usize), Missing> {
         match place {
             Place::Block(device) => self.content(*device),
-            Place::Blob(at) => match (self.unpacked.get(&at.blob), self.damage_of(&at.blob)) {
-                (Some(bytes), _) => Ok((bytes, usize::from(at.nth) * BLOCK)),
-                (None, Some(damage)) => Err(Missing::Damaged(damage.reason.clone())),
-                (None, None) => Err(Missing::Pending),
-            },
+            Place::Blob(blob, nth) => self.content_in(blob, *nth),
+        }
+    }
+
+    /// The same of one that is in a blob.
+    fn content_in(&self, blob: &Blob, nth: u8) -> Result<(&Bytes, usize), Missing> {
+        match (self.unpacked.get(blob), self.damage_of(blob)) {
+            (Some(bytes), _) => Ok((bytes, usize::from(nth) * BLOCK)),
+            (None, Some(damage)) => Err(Missing::Damaged(damage.reason.clone())),
+            (None, None) => Err(Missing::Pending),
         }
     }
 
@@ -119,8 +124,8 @@ impl BlockStore {
                 out.note(to - from, is_whole.then_some(device.crc));
                 out.part(run, at + from, at + to);
             }
-            Slot::Blob(at) => {
-                let (run, at) = self.content_at(&Place::Blob(at.clone()))?;
+            Slot::Blob(blob, nth) => {
+                let (run, at) = self.content_in(blob, *nth)?;
                 out.note(to - from, None);
                 out.part(run, at + from, at + to);
             }

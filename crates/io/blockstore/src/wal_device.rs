@@ -95,7 +95,7 @@ impl SplitDisk {
         }
         let mut disk = Self::new(data, log)?;
         disk.is_in_place = is_in_place;
-        let log_bytes = u64::from(of_data.wal.count) * BLOCK as u64;
+        let log_bytes = of_data.wal.count * BLOCK as u64;
         if log_bytes > disk.log_bytes {
             return Err(OpenError::Size { size_bytes: disk.log_bytes });
         }
@@ -119,7 +119,7 @@ impl SplitDisk {
         for (disk, part) in [(&mut self.log, Part::Log), (&mut self.data, Part::Data)] {
             for copy in 0..COPIES {
                 let block = Superblock { part, ..whole }.encode().into();
-                blocking::write(disk.as_mut(), BlockStore::offset(copy), block, Durability::Durable)?;
+                blocking::write(disk.as_mut(), BlockStore::offset(copy.into()), block, Durability::Durable)?;
             }
         }
         Ok(())

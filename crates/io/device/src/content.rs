@@ -184,7 +184,8 @@ mod tests {
         let id = Uuid([2; 16]);
         let owner = Owner { cluster: id, osd: 3, osd_uuid: id, store: id };
         let regions = vec![Region { kind: RegionKind::Log, offset: 4096, length: 8192 }];
-        Label { owner, role: Role::Log, device_bytes: DEVICE_BYTES, regions, is_encrypted: false }
+        let (role, device_bytes) = (Role::Log, DEVICE_BYTES);
+        Label { owner, role, device_bytes, regions, is_encrypted: false, partitions: 1 }
     }
 
     fn found(file: &dyn File) -> Content {

@@ -16,11 +16,17 @@ pub(crate) const MAGIC: [u8; 8] = *b"NacreDEV";
 const VERSION_PLAIN: u32 = 1;
 /// Of one with a journal: programs that know version 2 would take an encrypted device for a damaged one.
 const VERSION_JOURNAL: u32 = 2;
-/// Of an encrypted device, with a journal or without; the newest that is read.
-const VERSION: u32 = 3;
+/// Of an encrypted device, with a journal or without.
+const VERSION_ENCRYPTED: u32 = 3;
+/// Of one whose store is divided between partitions, with a journal or without: programs that know version 3 would take the first partition's
+/// part of a region for all of it. And the same of an encrypted device, the newest that is read.
+const VERSION_DIVIDED: u32 = 4;
+const VERSION: u32 = 5;
 const CRC_AT: usize = BLOCK - 4;
 /// Regions of a device at most.
 const REGIONS_MAX: u32 = 8;
+/// Partitions of a store at most, as superblocks have it.
+const PARTITIONS_MAX: u32 = 256;
 /// The first region of an encrypted device begins here or behind: in front of it is the wrapped key.
 const KEYS_END: u64 = 1 << 20;
 /// What [`erase`] clears at each end: labels, superblocks and heads of regions.
@@ -133,13 +139,19 @@ pub struct Label {
     pub regions: Vec<Region>,
     /// Whether the regions are encrypted; the data device has the wrapped key then, in front of them.
     pub is_encrypted: bool,
+    /// Partitions of the store, each of which has a part of the regions for metadata and journal; 1: the store is not divided.
+    pub partitions: u32,
 }
 
 impl fmt::Display for Label {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Owner { osd, osd_uuid, store, .. } = self.owner;
         let encrypted = if self.is_encrypted { "encrypted " } else { "" };
-        write!(f, "the {encrypted}{} device of osd.{osd} (uuid {osd_uuid}, store {store})", self.role)
+        write!(f, "the {encrypted}{} device of osd.{osd} (uuid {osd_uuid}, store {store}", self.role)?;
+        match self.partitions {
+            1 => f.write_str(")"),
+            partitions => write!(f, ", for {partitions} shards)"),
+        }
     }
 }
 
@@ -241,14 +253,38 @@ impl Label {
         self.regions.iter().find(|region| region.kind == kind).copied()
     }
 
+    /// What a partition of the store has of the region of a kind of which each has a part, metadata or journal: one of equal parts, in whole
+    /// blocks. All of it where the store is not divided.
+    #[must_use]
+    pub fn part(&self, kind: RegionKind, partition: u32) -> Option<Region> {
+        let region = self.region(kind)?;
+        let length = part_bytes(region.length, self.partitions);
+        Some(Region { offset: region.offset + u64::from(partition) * length, length, ..region })
+    }
+
+    /// The beginnings of all that is in the regions.
+    fn starts(&self) -> impl Iterator<Item = u64> {
+        let parts = |region: &Region| match region.kind {
+            RegionKind::Metadata | RegionKind::Journal => self.partitions,
+            RegionKind::Store | RegionKind::Log => 1,
+        };
+        self.regions.iter().flat_map(move |region| {
+            let bytes = part_bytes(region.length, parts(region));
+            (0..parts(region)).map(move |part| region.offset + u64::from(part) * bytes)
+        })
+    }
+
     fn encode(&self) -> Vec<u8> {
         let mut w = Writer::with_capacity(BLOCK);
         let Owner { cluster, osd, osd_uuid, store } = self.owner;
         w.raw(&MAGIC);
-        w.u32(match self.region(RegionKind::Journal) {
-            _ if self.is_encrypted => VERSION,
-            Some(_) => VERSION_JOURNAL,
-            None => VERSION_PLAIN,
+        let is_divided = self.partitions > 1;
+        w.u32(match (is_divided, self.is_encrypted, self.region(RegionKind::Journal)) {
+            (true, true, _) => VERSION,
+            (true, false, _) => VERSION_DIVIDED,
+            (false, true, _) => VERSION_ENCRYPTED,
+            (false, false, Some(_)) => VERSION_JOURNAL,
+            (false, false, None) => VERSION_PLAIN,
         });
         w.u32(self.role.code());
         for id in [cluster, osd_uuid, store] {
@@ -257,6 +293,10 @@ impl Label {
         w.i32(osd);
         w.u32(u32::try_from(self.regions.len()).expect("a few"));
         w.u64(self.device_bytes);
+        if is_divided {
+            w.u32(self.partitions);
+            w.u32(0);
+        }
         for region in &self.regions {
             w.u32(region.kind.code());
             w.u32(0);
@@ -285,18 +325,26 @@ impl Label {
         if !(VERSION_PLAIN..=VERSION).contains(&version) {
             return Err(Bad::Newer(version));
         }
-        let label = Self::read(&mut r, version == VERSION).map_err(malformed)?;
+        let is_encrypted = matches!(version, VERSION_ENCRYPTED | VERSION);
+        let label = Self::read(&mut r, is_encrypted, version >= VERSION_DIVIDED).map_err(malformed)?;
         label.check().map_err(|reason| Bad::Damaged(reason.to_owned()))?;
         Ok(label)
     }
 
     /// What comes behind the version.
-    fn read(r: &mut Reader, is_encrypted: bool) -> Result<Self, DecodeError> {
+    fn read(r: &mut Reader, is_encrypted: bool, is_divided: bool) -> Result<Self, DecodeError> {
         let role = Role::from_code(r.u32()?)?;
         let (cluster, osd_uuid, store) = (Uuid(r.array()?), Uuid(r.array()?), Uuid(r.array()?));
         let (osd, count, device_bytes) = (r.i32()?, r.u32()?, r.u64()?);
         if count > REGIONS_MAX {
             return Err(DecodeError::Invalid { what: "number of regions", value: count.into() });
+        }
+        let partitions = if is_divided { r.u32()? } else { 1 };
+        if is_divided {
+            let _unused = r.u32()?;
+            if !(2..=PARTITIONS_MAX).contains(&partitions) {
+                return Err(DecodeError::Invalid { what: "number of partitions", value: partitions.into() });
+            }
         }
         let mut regions = Vec::new();
         for _ in 0..count {
@@ -305,7 +353,7 @@ impl Label {
             regions.push(Region { kind, offset: r.u64()?, length: r.u64()? });
         }
         let owner = Owner { cluster, osd, osd_uuid, store };
-        Ok(Self { owner, role, device_bytes, regions, is_encrypted })
+        Ok(Self { owner, role, device_bytes, regions, is_encrypted, partitions })
     }
 
     /// Whether regions lie between the labels, apart from each other, and are those of the role.
@@ -323,6 +371,9 @@ impl Label {
             if region.offset < free || region.length == 0 {
                 return Err("regions overlap");
             }
+            if part_bytes(region.length, self.partitions) == 0 {
+                return Err("a region has no block for each partition");
+            }
             free = behind;
         }
         let kinds: Vec<RegionKind> = self.regions.iter().map(|region| region.kind).collect();
@@ -339,6 +390,15 @@ impl Label {
             }
         };
         if fits { Ok(()) } else { Err("regions that a device of this role does not have") }
+    }
+}
+
+/// Bytes of each of so many equal parts of a region.
+fn part_bytes(bytes: u64, parts: u32) -> u64 {
+    match bytes / u64::from(parts.max(1)) {
+        // As long as it is.
+        _ if parts <= 1 => bytes,
+        part => part - part % LABEL_BYTES,
     }
 }
 
@@ -411,24 +471,33 @@ pub fn repair_label(device: &dyn File, found: &Found) -> io::Result<()> {
 }
 
 /// Clears both ends of a device, and with them labels, superblocks and the heads of regions: what is on it belongs to nobody any more.
+/// The labels go last: as long as anything is left, a wrapped key for one, there is a label that says where.
 ///
 /// # Errors
 /// What the device says.
 pub fn erase(device: &dyn File, label: &Label) -> io::Result<()> {
-    let zeros = vec![0; 1 << 20];
     let end = label.device_bytes;
-    let region_starts = label.regions.iter().map(|region| region.offset);
-    let starts = [0, end.saturating_sub(ERASED_BYTES)].into_iter().chain(region_starts);
-    for start in starts {
-        let mut at = start;
-        let stop = end.min(start.saturating_add(ERASED_BYTES));
-        while at < stop {
-            let count = usize::try_from(stop - at).unwrap_or(usize::MAX).min(zeros.len());
-            device.write(at, zeros.get(..count).unwrap_or_default())?;
-            at += count as u64;
-        }
+    let last = end.saturating_sub(LABEL_BYTES);
+    let inner = [LABEL_BYTES, end.saturating_sub(ERASED_BYTES).max(LABEL_BYTES)];
+    for start in inner.into_iter().chain(label.starts()) {
+        clear(device, start, start.saturating_add(ERASED_BYTES).min(last))?;
     }
+    device.sync()?;
+    clear(device, 0, LABEL_BYTES.min(end))?;
+    clear(device, last, end)?;
     device.sync()
+}
+
+/// Zeros from `start` up to `stop`.
+fn clear(device: &dyn File, start: u64, stop: u64) -> io::Result<()> {
+    let zeros = vec![0; 1 << 20];
+    let mut at = start;
+    while at < stop {
+        let count = usize::try_from(stop - at).unwrap_or(usize::MAX).min(zeros.len());
+        device.write(at, zeros.get(..count).unwrap_or_default())?;
+        at += count as u64;
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -53,6 +53,17 @@ pub enum LayoutError {
         /// Bytes that it needs.
         min_bytes: u64,
     },
+    /// It has no room for the metadata of so many partitions of a store.
+    #[error(
+        "its region for metadata has room for those of {shards_max} shards, and not of {shards}: a larger --meta-size, or a larger device for \
+         them, has"
+    )]
+    Shards {
+        /// Partitions that were asked for.
+        shards: u32,
+        /// Those that it has room for.
+        shards_max: u64,
+    },
     /// The metadata that was asked for do not fit.
     #[error(
         "--meta-size of {asked_bytes} bytes: wanted are {METADATA_BYTES_MIN} to {max_bytes} on this device"

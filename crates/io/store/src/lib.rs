@@ -333,6 +333,15 @@ pub trait ObjectStore: ObjectView {
         let _keeps_all_as_it_is = (pool, compression, hint_in);
     }
 
+    /// Whether a transaction finds no room here but what other partitions of the same store may give. A partition cannot wait for others of its
+    /// own thread: whoever has them lets them give it first, with [`ObjectStore::spare_room`], one after the other as long as this holds.
+    fn lacks_room(&mut self, _txn: &Transaction) -> bool {
+        false
+    }
+
+    /// Gives other partitions of the same store what this one can spare. Waits for the device.
+    fn spare_room(&mut self) {}
+
     /// What the store's owner has to do about it. Asked before each effect of a PG.
     fn state(&self) -> StoreState;
 

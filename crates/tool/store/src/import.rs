@@ -50,16 +50,19 @@ pub(crate) fn read(stores: &mut [Opened], input: impl Read, force: bool) -> Resu
     let header = source.header()?;
     let map = newest_map_of_all(stores);
     let home = home_of(stores, &header.pg);
-    let (store, _) = stores.get_mut(home).context("a partition of the store")?;
+    let (before, rest) = stores.split_at_mut_checked(home).context("a partition of the store")?;
+    let ((store, _), behind) = rest.split_first_mut().context("a partition of the store")?;
+    let mut others: Vec<&mut BlockStore> = before.iter_mut().chain(behind).map(|(store, _)| store).collect();
+    let others = &mut others[..];
     admit(store, map.as_deref(), &header, force)?;
     let remove = Transaction { collection: header.pg, ops: vec![Op::RemoveCollection] };
     if store.collections().contains(&header.pg) {
-        put(store, remove.clone())?;
+        put(store, others, remove.clone())?;
     }
-    match take(store, &mut source, &header) {
+    match take((&mut *store, &mut *others), &mut source, &header) {
         Ok(totals) => Ok((header, totals)),
         Err(error) => {
-            put(store, remove).context("removing the part of the PG that was imported")?;
+            put(store, others, remove).context("removing the part of the PG that was imported")?;
             store.checkpoint_now()?;
             Err(error.context(format!("nothing of {} was imported", header.pg)))
         }
@@ -105,7 +108,11 @@ fn admit(store: &BlockStore, map: Option<&OsdMap>, header: &Header, force: bool)
     Ok(())
 }
 
-fn take(store: &mut BlockStore, source: &mut Source<impl Read>, header: &Header) -> Result<Totals> {
+fn take(
+    (store, others): (&mut BlockStore, &mut [&mut BlockStore]),
+    source: &mut Source<impl Read>,
+    header: &Header,
+) -> Result<Totals> {
     let mut found = Totals::default();
     loop {
         match source.next()? {
@@ -116,7 +123,7 @@ fn take(store: &mut BlockStore, source: &mut Source<impl Read>, header: &Header)
                 }
                 found.transactions += 1;
                 found.data_bytes += txn.data_bytes() as u64;
-                put(store, txn)?;
+                put(store, others, txn)?;
             }
             Section::End(totals) => {
                 store.checkpoint_now()?;
@@ -130,7 +137,14 @@ fn take(store: &mut BlockStore, source: &mut Source<impl Read>, header: &Header)
     }
 }
 
-fn put(store: &mut BlockStore, txn: Transaction) -> Result<(), StoreError> {
+/// The others give what they can spare where there is no room for it.
+fn put(store: &mut BlockStore, others: &mut [&mut BlockStore], txn: Transaction) -> Result<(), StoreError> {
+    let mut others = others.iter_mut();
+    while store.lacks_room(&txn)
+        && let Some(other) = others.next()
+    {
+        other.spare_room();
+    }
     store.submit(txn, StoreToken::without_pg(0))?;
     if store.waiting() >= WAITING_MAX {
         store.settle()

@@ -177,7 +177,7 @@ pub(crate) fn pieces_of(stopped: Stopped, shown: &str) -> Result<Vec<Piece>> {
 
 /// With what each of so many partitions is opened.
 pub(crate) fn options(partitions: usize) -> Options {
-    Options::for_memory(MEMORY_BYTES / partitions.max(1))
+    Options { others_run: false, ..Options::for_memory(MEMORY_BYTES / partitions.max(1)) }
 }
 
 /// Which partition has what, of all pieces of a store.

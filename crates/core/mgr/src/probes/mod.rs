@@ -8,6 +8,7 @@ mod hosts;
 
 pub use hosts::{HOSTS_MAX, HostLatency, HostProbe, LATENCY_BOUNDS_US};
 
+use nacre_crush::Rule;
 use nacre_types::{Errno, OsdId, PgId, PoolId, Stamp};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -107,6 +108,15 @@ pub struct Slowness {
     pub past: Level,
 }
 
+/// Where a pool's copies are, and how many a write waits for: with another one other latencies are usual.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PoolLayout {
+    /// The CRUSH rule.
+    pub rule: Option<Rule>,
+    /// Copies, or chunks.
+    pub size: u8,
+}
+
 /// What is known of a pool.
 #[derive(Debug, Default)]
 pub struct PoolHealth {
@@ -122,6 +132,7 @@ pub struct PoolHealth {
     pub slow: Option<(Stamp, Slowness)>,
     slow_rounds: u32,
     past: [VecDeque<Level>; 2],
+    layout: Option<PoolLayout>,
 }
 
 impl PoolHealth {
@@ -195,9 +206,18 @@ impl Probes {
     /// Nobody could probe: it is not known any more how the pools are, but what is usual for them.
     pub fn round_failed(&mut self) {
         for health in self.pools.values_mut() {
-            let past = std::mem::take(&mut health.past);
-            *health = PoolHealth { rounds: health.rounds, past, ..PoolHealth::default() };
+            let (past, layout) = (std::mem::take(&mut health.past), health.layout.take());
+            *health = PoolHealth { rounds: health.rounds, past, layout, ..PoolHealth::default() };
         }
+    }
+
+    /// The pool's layout is this now. Where it was another, what the pool took before says nothing of what it should take.
+    pub fn follow_layout(&mut self, pool: PoolId, layout: PoolLayout) {
+        let Some(health) = self.pools.get_mut(&pool) else { return };
+        if health.layout.as_ref().is_some_and(|before| *before != layout) {
+            (health.slow, health.slow_rounds, health.past) = (None, 0, Default::default());
+        }
+        health.layout = Some(layout);
     }
 
     /// Time passed: hosts that do not report any more are forgotten.

@@ -103,3 +103,20 @@ fn hosts_are_bounded_and_their_percentiles_are_bounds_of_buckets() {
     probes.tick(at(12));
     assert_eq!(probes.hosts.all().map(|(host, ..)| host).collect::<Vec<_>>(), ["new"]);
 }
+
+#[test]
+fn a_pool_that_was_laid_out_otherwise_is_not_compared_with_what_it_was() {
+    let layout = |size| PoolLayout { rule: None, size };
+    let mut probes = Probes::default();
+    let slow = || answered(30_000, 500);
+    for (minute, probe) in calm(6).chain([slow(), slow()]).enumerate() {
+        probes.follow_layout(1, layout(2));
+        probes.round(BTreeMap::from([(1, probe)]), at(minute as u64));
+    }
+    assert!(probes.pools[&1].slow.is_some());
+    probes.follow_layout(1, layout(3));
+    assert!(probes.pools[&1].slow.is_none());
+    probes.round(BTreeMap::from([(1, slow())]), at(9));
+    probes.round(BTreeMap::from([(1, slow())]), at(10));
+    assert!(probes.pools[&1].slow.is_none());
+}

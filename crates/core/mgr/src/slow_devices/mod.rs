@@ -10,6 +10,7 @@
 //!    ^                           |                               |
 //!    +---------------------------+-------------------------------+
 //!        well for 60 s; twice as long each time it comes back soon, an hour at most
+//!        or nobody could say for an hour: there are not enough others left, or nobody asks the device for what it was slow at
 //! ```
 //!
 //! What is done about it is for the monitor.
@@ -38,6 +39,8 @@ const RELIEVED_AFTER: Duration = Duration::from_secs(40);
 /// How long it must be well until it counts as well again, the first time.
 const WELL_AFTER: Duration = Duration::from_secs(60);
 const WELL_AFTER_MAX: Duration = Duration::from_secs(3600);
+/// A device that serves and of which nobody could say anything for so long is named no more.
+const UNJUDGED_MAX: Duration = Duration::from_secs(3600);
 /// A device that was well for so long begins anew.
 const FORGIVEN_AFTER: Duration = Duration::from_secs(6 * 3600);
 /// What is remembered of how long a device was slow.
@@ -63,6 +66,8 @@ pub enum Change {
     Slow(OsdId, Finding),
     /// It is not any more.
     Well(OsdId),
+    /// Nobody can say any more whether it is: devices are not judged, or this one could not be for too long.
+    Unjudged(OsdId),
 }
 
 #[derive(Debug, Default)]
@@ -73,6 +78,8 @@ struct Device {
     steps: VecDeque<DeviceLatencies>,
     /// Of those, the newest ones that no verdict has used.
     unjudged: usize,
+    /// How long it has served without a verdict.
+    unjudged_for: Duration,
     slow_for: Duration,
     well_for: Duration,
     named: Option<SlowDevice>,
@@ -94,6 +101,16 @@ impl Device {
 
     fn well_after(&self) -> Duration {
         WELL_AFTER.saturating_mul(1 << self.relapses.min(6)).min(WELL_AFTER_MAX)
+    }
+
+    /// A step is over; without a verdict for too long it is named no more.
+    fn note_unjudged(&mut self, osd: OsdId) -> Option<Change> {
+        self.unjudged_for = if self.unjudged == 0 { Duration::ZERO } else { self.unjudged_for + STEP };
+        let is_due = self.named.is_some() && self.unjudged_for >= UNJUDGED_MAX;
+        is_due.then(|| {
+            (self.named, self.slow_at, self.slow_for) = (None, None, Duration::ZERO);
+            Change::Unjudged(osd)
+        })
     }
 
     /// Takes in what `lasted` says of it.
@@ -176,7 +193,7 @@ impl SlowDevices {
         if ratio <= 0.0 {
             let devices = std::mem::take(&mut self.devices);
             let named = devices.into_iter().filter(|(_, device)| device.named.is_some());
-            return named.map(|(osd, _)| Change::Well(osd)).collect();
+            return named.map(|(osd, _)| Change::Unjudged(osd)).collect();
         }
         let classes = classes();
         for (osd, device) in &mut self.devices {
@@ -191,7 +208,11 @@ impl SlowDevices {
         for (osd, class) in classes.iter().filter(|(osd, _)| self.devices.contains_key(osd)) {
             of_class.entry(class).or_default().push(*osd);
         }
-        of_class.into_values().flat_map(|osds| self.judge_class(&osds, ratio, now)).collect()
+        let mut changes: Vec<Change> =
+            of_class.into_values().flat_map(|osds| self.judge_class(&osds, ratio, now)).collect();
+        let serving = self.devices.iter_mut().filter(|(osd, _)| classes.contains_key(*osd));
+        changes.extend(serving.filter_map(|(osd, device)| device.note_unjudged(*osd)));
+        changes
     }
 
     /// Judges devices of one class, each by as few of the last steps as say enough.

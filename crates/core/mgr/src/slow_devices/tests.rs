@@ -258,12 +258,22 @@ fn an_osd_that_is_down_is_not_judged_and_stays_named() {
     assert_eq!(rig.named(), Vec::<OsdId>::new());
 }
 
+/// Two others are needed to judge one.
+#[test]
+fn one_that_cannot_be_judged_any_more_is_named_for_an_hour() {
+    let mut rig = Rig::new(3);
+    rig.until(60, stalled(0)).expect("named");
+    rig.classes.remove(&1).expect("there");
+    assert_eq!(rig.until(7200, |_| vec![LIGHT]), Some((3600, vec![Change::Unjudged(0)])));
+    assert_eq!(rig.named(), Vec::<OsdId>::new());
+}
+
 #[test]
 fn without_a_ratio_nobody_is_named() {
     let mut rig = Rig::new(5);
     rig.until(60, stalled(1)).expect("named");
     rig.now = rig.now + STEP;
-    assert_eq!(rig.slow.judge(|| rig.classes.clone(), 0.0, rig.now), [Change::Well(1)]);
+    assert_eq!(rig.slow.judge(|| rig.classes.clone(), 0.0, rig.now), [Change::Unjudged(1)]);
     assert_eq!(rig.named(), Vec::<OsdId>::new());
 }
 

@@ -2,7 +2,7 @@
 
 mod trim;
 
-pub(crate) use trim::trim_object;
+pub(crate) use trim::{TrimError, trim_object};
 
 use crate::backend::{Ends, OwnChange};
 use crate::object::ObjectContext;
@@ -14,6 +14,8 @@ use crate::{Cx, Effect};
 use nacre_maps::flags;
 use nacre_txn::Transaction;
 use nacre_types::{HObject, IntervalSet, SnapId, Stamp};
+use std::collections::BTreeSet;
+use std::time::Duration;
 
 /// Clones trimmed at a time in one PG.
 pub(crate) const TRIMS_MAX: usize = 16;
@@ -21,11 +23,19 @@ pub(crate) const TRIMS_MAX: usize = 16;
 /// Snapshots that turn out to have no clones here, in one event: there may be millions of those as well.
 const PURGES_MAX: usize = 64;
 
+/// Snapshots whose clones are damaged are tried again after so long, or with the next map.
+const DAMAGED_RETRY: Duration = Duration::from_secs(600);
+
 /// What is left to trim.
 #[derive(Debug, Default)]
 pub(crate) struct SnapTrim {
     /// Removed snapshots whose clones may still be here.
     queue: IntervalSet,
+    /// Clones of the first of them that cannot be trimmed before they are repaired.
+    damaged: BTreeSet<HObject>,
+    /// Snapshots that only have such clones, and when they are tried again.
+    set_aside: u64,
+    retry_at: Option<Stamp>,
     in_flight: usize,
     /// More could be trimmed as soon as the view shows the last trim.
     put_off: bool,
@@ -46,7 +56,12 @@ impl SnapTrim {
 
     /// Snapshots whose clones may still be here.
     pub(crate) fn queued(&self) -> u64 {
-        self.queue.total()
+        self.queue.total() + self.set_aside
+    }
+
+    /// True when all that are left have damaged clones only.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.set_aside > 0 && self.queue.is_empty()
     }
 
     /// True when trimming goes on with the next event.
@@ -61,7 +76,7 @@ impl SnapTrim {
 }
 
 impl SnapTrim {
-    /// Takes in which snapshots the map says are removed.
+    /// Takes in which snapshots the map says are removed. Those that were set aside because clones are damaged come again.
     pub(crate) fn queue_removed_snaps(&mut self, state: &mut PgState) {
         let (removed, purged) = (&state.pool.removed_snaps, &mut state.info.purged_snaps);
         if !purged.is_empty() {
@@ -70,10 +85,15 @@ impl SnapTrim {
         }
         self.queue = removed.clone();
         self.queue.subtract(purged);
+        self.damaged.clear();
+        (self.set_aside, self.retry_at) = (0, None);
     }
 
     /// Begins a round of trims, on each tick and when one is durable everywhere: call [`SnapTrim::next`] until `None`.
-    pub(crate) fn begin_round(&mut self) -> TrimRound {
+    pub(crate) fn begin_round(&mut self, state: &mut PgState, now: Stamp) -> TrimRound {
+        if self.retry_at.is_some_and(|at| at <= now) {
+            self.queue_removed_snaps(state);
+        }
         (self.put_off, self.due) = (false, None);
         TrimRound { purges_left: PURGES_MAX }
     }
@@ -94,7 +114,15 @@ impl SnapTrim {
                 return None;
             }
             let snap = SnapId(first);
-            let clones = mapper::clones(cx.view, &state.spg, snap, TRIMS_MAX);
+            let mut clones = mapper::clones(cx.view, &state.spg, snap, TRIMS_MAX + self.damaged.len());
+            clones.retain(|clone| !self.damaged.contains(clone));
+            if clones.is_empty() && !self.damaged.is_empty() {
+                self.queue.remove(snap.0, 1);
+                self.damaged.clear();
+                self.set_aside += 1;
+                self.retry_at.get_or_insert(cx.now + DAMAGED_RETRY);
+                continue;
+            }
             if clones.is_empty() {
                 if self.in_flight > 0 {
                     return None; // purged is what no member has any more
@@ -125,7 +153,7 @@ impl SnapTrim {
         }
     }
 
-    /// The change that trims one clone; none for a stale entry, which is removed here.
+    /// The change that trims one clone; none for a stale entry, which is removed here, and for a damaged clone.
     fn trim_clone(
         &mut self,
         state: &mut PgState,
@@ -134,7 +162,10 @@ impl SnapTrim {
         snap: SnapId,
     ) -> Option<OwnChange> {
         let head = clone.to_head();
-        let context = ObjectContext::load(cx.view, &state.spg, &head).unwrap_or_default();
+        let Ok(context) = ObjectContext::load(cx.view, &state.spg, &head) else {
+            self.damaged.insert(clone.clone());
+            return None;
+        };
         let env = Env {
             view: cx.view,
             collection: state.spg,
@@ -148,12 +179,18 @@ impl SnapTrim {
             limits: state.message_limits,
             work: 0,
         };
-        let Ok(trim) = trim_object(&env, &head, &context, clone.snap, snap) else {
-            // The entry is stale, or the clone damaged beyond what trimming can use: nothing to remove.
-            let mut txn = Transaction::new(state.spg);
-            mapper::remove(clone, &[snap], &mut txn.ops);
-            state.submit(cx, txn, OnDurable::Nothing);
-            return None;
+        let trim = match trim_object(&env, &head, &context, clone.snap, snap) {
+            Ok(trim) => trim,
+            Err(TrimError::UnknownClone { .. }) => {
+                let mut txn = Transaction::new(state.spg);
+                mapper::remove(clone, &[snap], &mut txn.ops);
+                state.submit(cx, txn, OnDurable::Nothing);
+                return None;
+            }
+            Err(TrimError::Damaged { .. }) => {
+                self.damaged.insert(clone.clone());
+                return None;
+            }
         };
         self.in_flight += 1;
         let txn = Transaction { collection: state.spg, ops: trim.ops };

@@ -20,7 +20,7 @@ pub(crate) enum TrimError {
         /// The clone that the mapper named.
         clone: SnapId,
     },
-    /// The clone's record is damaged or not there; scrub must repair it first.
+    /// The clone's record is damaged, or not there while a snapshot is to keep the clone: a scrub must repair it first.
     #[error("the record of clone {clone:?} of {object} is damaged")]
     Damaged {
         /// Head of the object.
@@ -42,7 +42,8 @@ pub(crate) struct Trim {
 }
 
 /// Takes `snap`, and all other snapshots under removal, from the clone's list, and removes the clone when no
-/// snapshot is left. `context` is that of `head`. Uses two versions from `env.at_version` on.
+/// snapshot is left. `context` is that of `head`. Uses two versions from `env.at_version` on. A clone without a record, as one
+/// that was given up for lost, goes from the head's snapshot set with its last snapshot.
 ///
 /// # Errors
 /// [`TrimError`].
@@ -56,8 +57,8 @@ pub(crate) fn trim_object(
     let at = context.snaps.clones.iter().position(|candidate| candidate.id == clone);
     let at = at.ok_or_else(|| TrimError::UnknownClone { object: head.clone(), clone })?;
     let object = head.with_snap(clone);
-    let record = ObjectContext::load(env.view, &env.collection, &object).ok().filter(|record| record.exists);
-    let info = record.ok_or_else(|| TrimError::Damaged { object: head.clone(), clone })?.info;
+    let damaged = || TrimError::Damaged { object: head.clone(), clone };
+    let record = ObjectContext::load(env.view, &env.collection, &object).map_err(|_| damaged())?;
     let mut trimmer =
         Trimmer { env, version: env.at_version, trim: start(context), counters: Counters::default() };
     let gone = |id: &SnapId| *id == snap || env.pool.removed_snaps.contains(id.0);
@@ -69,9 +70,11 @@ pub(crate) fn trim_object(
         mapper::remove(&object, &[snap], &mut trimmer.trim.ops);
     }
     if left.is_empty() {
-        trimmer.remove_clone(object, &info, at);
+        trimmer.remove_clone(object, &record.info, at);
+    } else if record.exists {
+        trimmer.keep_clone(object, record.info, at, left);
     } else {
-        trimmer.keep_clone(object, info, at, left);
+        return Err(damaged());
     }
     trimmer.finish_head(head);
     Ok(trimmer.trim)

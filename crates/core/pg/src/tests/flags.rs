@@ -1,8 +1,9 @@
 //! The operator's flags, and what the PG says of itself under them.
 
 use crate::ScrubIntervals;
-use crate::harness::World;
+use crate::harness::{World, head};
 use crate::log::LogLimits;
+use crate::ops::testing::Stored;
 use nacre_maps::flags::{osd as osd_flags, osdmap};
 use nacre_msg::SubOp;
 use nacre_msg::osd_op::code;
@@ -193,6 +194,27 @@ fn nosnaptrim_keeps_clones() {
     assert_eq!(state(&mut world), "active+clean+snaptrim_wait");
     world.publish(|map| map.flags &= !osdmap::NOSNAPTRIM);
     pass(&mut world, 3);
+    assert_eq!(state(&mut world), "active+clean");
+    assert_eq!(world.disk(0).objects().len(), 1);
+}
+
+/// Neither may it keep others from being trimmed.
+#[test]
+fn a_clone_whose_record_is_damaged_is_trimmed_when_it_is_repaired() {
+    let mut world = filled(4, 1, LogLimits::default());
+    for snap in [1, 2] {
+        world.request_with_snaps(0, "o0", write("1"), vec![SnapId(snap)]);
+        world.run_until_idle();
+    }
+    let damaged = head("o0").with_snap(SnapId(1));
+    let whole = world.disk(0).objects()[&damaged].clone();
+    world.disk(0).plant(damaged.clone(), Stored { meta: b"rot".as_slice().into(), ..whole.clone() });
+    world.publish(|map| map.removed_snaps_queue.entry(3).or_default().insert(1, 2));
+    pass(&mut world, 3);
+    assert_eq!(state(&mut world), "active+clean+snaptrim_error");
+    assert!(world.disk(0).objects().keys().eq([&damaged, &head("o0")]), "2 is trimmed");
+    world.disk(0).plant(damaged, whole);
+    pass(&mut world, 700);
     assert_eq!(state(&mut world), "active+clean");
     assert_eq!(world.disk(0).objects().len(), 1);
 }

@@ -37,6 +37,27 @@ fn at(second: u64) -> Stamp {
     Stamp::default() + Duration::from_secs(second)
 }
 
+/// Of an OSD with so many shards that reaches no monitor.
+pub(crate) fn config(shards: usize) -> OsdConfig {
+    OsdConfig {
+        id: 0,
+        uuid: Uuid::default(),
+        fsid: Uuid::default(),
+        key: CryptoKey::generate(&mut SeededEntropy(2), UTime::ZERO),
+        monitors: Vec::new(),
+        methods: vec![AuthMethod::None],
+        bind: Bind::any_port(Ipv4Addr::LOCALHOST.into()),
+        ceph: None,
+        shards: Some(shards),
+        store: StoreConfig::Memory { capacity_bytes: 1 << 20 },
+        host: "host".to_owned(),
+        machine_facts: BTreeMap::new(),
+        admin_socket: None,
+        process_memory_bytes: 0,
+        give_back_memory: || (),
+    }
+}
+
 /// On the second shard.
 fn spg() -> SpgId {
     SpgId::replicated(PgId::new(1, 0))
@@ -70,25 +91,8 @@ impl Shards {
                 tuning: Tuning::default(),
             }
         };
-        let config = OsdConfig {
-            id: 0,
-            uuid: Uuid::default(),
-            fsid: Uuid::default(),
-            key: CryptoKey::generate(&mut SeededEntropy(2), UTime::ZERO),
-            monitors: Vec::new(),
-            methods: vec![AuthMethod::None],
-            bind: Bind::any_port(Ipv4Addr::LOCALHOST.into()),
-            ceph: None,
-            shards: Some(2),
-            store: StoreConfig::Memory { capacity_bytes: 1 << 20 },
-            host: "host".to_owned(),
-            machine_facts: BTreeMap::new(),
-            admin_socket: None,
-            process_memory_bytes: 0,
-            give_back_memory: || (),
-        };
         let mut shards =
-            assemble(&config, 2, (0..2).map(machine).collect()).expect("ports").shards.into_iter();
+            assemble(&config(2), 2, (0..2).map(machine).collect()).expect("ports").shards.into_iter();
         let (mut first, second) = (shards.next().expect("the first"), shards.next().expect("the second"));
         first.now = at(0);
         first.net.sessions.set_limits(Limits { bytes: MAX, ..Limits::default() }, &mut first.net.messenger);
@@ -322,10 +326,12 @@ fn clients_that_take_no_answers_are_hung_up_on_where_others_wait_for_just_that()
     let kept_out = net.kept_out(&shards.first.pg_driver.awaiting_memory);
     assert_eq!(kept_out, KeptOut::One(Some(Shards::conn(1))));
     shards.tick(61);
+    assert_eq!(shards.open(&slow), 5, "for a moment yet");
+    shards.tick(62);
     assert_eq!(shards.open(&slow), 4, "as few as make room");
     assert_eq!(numbers(&shards.admitted()), [(1, 2)]);
     shards.op(2, 1, read(4096));
-    (62..=120).for_each(|second| shards.tick(second));
+    (63..=120).for_each(|second| shards.tick(second));
     assert_eq!((numbers(&shards.sent()), shards.open(&slow)), (vec![(2, 1)], 4));
 }
 

@@ -5,9 +5,9 @@ use super::metadata::MetadataPlace;
 use super::parts::{DeviceLabel, PartDisk, PartitionParts, Parts};
 use super::{
     BLOCK_FILE, JOURNAL_FILE, LOG_FILE, META_DEVICE, META_FILE, NOTE_FILE, StorageError, file_error,
-    make_journal, make_store, remove,
+    make_journal, make_store, remove, remove_metadata_behind,
 };
-use nacre_blockstore::{Options, SplitDisk};
+use nacre_blockstore::{Options, Partitions, SplitDisk};
 use nacre_crypt::{CryptDisk, DataKey, Part as CryptPart, WrappingKey};
 use nacre_device::{
     Claimed, Found, Label, LabelError, LayoutError, Owner, Region, RegionKind, Role, System, claim,
@@ -24,6 +24,8 @@ use std::sync::Arc;
 
 /// Bytes of one order to trim a new device.
 const TRIM_BYTES: u64 = 1 << 30;
+/// Bytes of the metadata of one of several partitions at least.
+const METADATA_PART_BYTES_MIN: u64 = 64 << 20;
 /// Who the OSD is; written by whoever made it.
 const IDENTITY_FILE: &str = "fsid";
 
@@ -40,6 +42,13 @@ pub struct Devices {
     pub metadata_bytes: Option<u64>,
     /// Takes bytes of no known kind for refuse.
     pub force: bool,
+    /// Partitions between which the store is divided, one at least.
+    pub partitions: u32,
+}
+
+/// A partition's key, from the store's.
+pub(super) fn partition_key(key: Option<&DataKey>, partition: u32) -> Option<DataKey> {
+    key.map(|key| key.of_partition(partition))
 }
 
 /// A device that is ours, and what is where on it.
@@ -53,7 +62,7 @@ impl Part {
     fn new(claimed: Claimed, role: Role, owner: Owner, regions: Vec<Region>) -> Result<Self, StorageError> {
         let view = Arc::new(claimed.held.view().map_err(file_error(&claimed.name))?);
         let device_bytes = claimed.held.size_bytes();
-        let label = Label { owner, role, device_bytes, regions, is_encrypted: false };
+        let label = Label { owner, role, device_bytes, regions, is_encrypted: false, partitions: 1 };
         Ok(Self { claimed, view, label })
     }
 
@@ -90,18 +99,22 @@ pub fn mkfs_on_devices(
     let store_bytes = region_of(&data.label, RegionKind::Store, &data.claimed.name)?.length;
     private::make_folder(folder).map_err(file_error(folder))?;
     let key = encryption::new_on_device(&data.claimed.name, data.view.as_ref(), owner.store, key)?;
-    let place = new_metadata(metadata.as_ref().unwrap_or(&data), key.as_ref())?;
+    let on = metadata.as_ref().unwrap_or(&data);
+    let new = |partition| new_metadata(on, key.as_ref(), partition);
+    let places = (0..devices.partitions).map(new).collect::<Result<Vec<_>, _>>()?;
     let mut labels = vec![data.to_be_labelled(BLOCK_FILE)];
     labels.extend(log.as_ref().map(|log| log.to_be_labelled(LOG_FILE)));
     labels.extend(metadata.as_ref().map(|metadata| metadata.to_be_labelled(META_DEVICE)));
     let data = new_disk(data, RegionKind::Store, key.as_ref())?;
     let log = log.map(|log| new_disk(log, RegionKind::Log, key.as_ref())).transpose()?;
     let log = log.map(|log| Box::new(log) as Box<dyn Disk>);
-    make_store(folder, Box::new(data), log, std::slice::from_ref(&place), owner.store)?;
-    make_journal(&place, store_bytes)?;
+    make_store(folder, Box::new(data), log, &places, owner.store)?;
+    let bytes_of_each = store_bytes / u64::from(devices.partitions.max(1));
+    places.iter().try_for_each(|place| make_journal(place, bytes_of_each))?;
     for name in [BLOCK_FILE, LOG_FILE, META_DEVICE, META_FILE, JOURNAL_FILE, NOTE_FILE] {
         remove(&folder.join(name))?;
     }
+    remove_metadata_behind(folder, 1)?;
     for ToBeLabelled { link, device, .. } in &labels {
         let link = folder.join(link);
         std::os::unix::fs::symlink(device, &link).map_err(file_error(&link))?;
@@ -143,7 +156,11 @@ impl Plan {
             Part::new(metadata, Role::Metadata, owner, regions)
         });
         let data = Part::new(data, Role::Data, owner, regions)?;
-        Ok(Self { data, log: log.transpose()?, metadata: metadata.transpose()? })
+        let mut plan = Self { data, log: log.transpose()?, metadata: metadata.transpose()? };
+        plan.parts().for_each(|part| part.label.partitions = devices.partitions);
+        let Part { claimed, label, .. } = plan.metadata.as_ref().unwrap_or(&plan.data);
+        check_parts(label, &claimed.name)?;
+        Ok(plan)
     }
 }
 
@@ -156,6 +173,17 @@ impl Plan {
 pub(super) fn layout_error(claimed: &Claimed) -> impl FnOnce(LayoutError) -> StorageError + use<> {
     let path = claimed.name.clone();
     move |source| StorageError::Layout { path, source }
+}
+
+/// Whether all partitions have room for their metadata on a device that is to have this label.
+pub(super) fn check_parts(label: &Label, device: &Path) -> Result<(), StorageError> {
+    let region = region_of(label, RegionKind::Metadata, device)?;
+    let shards_max = (region.length / METADATA_PART_BYTES_MIN).max(1);
+    if u64::from(label.partitions) <= shards_max {
+        return Ok(());
+    }
+    let source = LayoutError::Shards { shards: label.partitions, shards_max };
+    Err(StorageError::Layout { path: device.to_owned(), source })
 }
 
 /// A device that is given twice would be refused as one in use; this says why.
@@ -177,19 +205,23 @@ pub(super) fn region_of(label: &Label, kind: RegionKind, link: &Path) -> Result<
     label.region(kind).ok_or_else(missing)
 }
 
-pub(super) fn place_of(label: &Label, link: &Path) -> Result<RegionPlace, StorageError> {
-    let Region { offset, length, .. } = region_of(label, RegionKind::Metadata, link)?;
+/// The place of a partition's tree.
+pub(super) fn place_of(label: &Label, link: &Path, partition: u32) -> Result<RegionPlace, StorageError> {
+    let (path, kind) = (link.to_owned(), RegionKind::Metadata);
+    let part = label.part(kind, partition).ok_or(StorageError::NoRegion { path, kind })?;
+    let Region { offset, length, .. } = part;
     Ok(RegionPlace { offset, length, owner: label.owner.store.0 })
 }
 
-/// The journal's region and its length, if a device has one.
+/// What a partition has of the journals' region, and its length, if a device has one. `key` is the store's.
 pub(super) fn journal_of(
     label: &Label,
     device: &Arc<dyn File>,
     key: Option<&DataKey>,
+    partition: u32,
 ) -> Option<(Arc<DevicePart>, u64)> {
-    let Region { offset, length, .. } = label.region(RegionKind::Journal)?;
-    let device = through(Arc::clone(device), key, CryptPart::Journal);
+    let Region { offset, length, .. } = label.part(RegionKind::Journal, partition)?;
+    let device = through(Arc::clone(device), partition_key(key, partition).as_ref(), CryptPart::Journal);
     Some((Arc::new(DevicePart::new(device, offset, length)), length))
 }
 
@@ -200,13 +232,13 @@ pub(super) fn new_journal(part: &dyn File) -> std::io::Result<()> {
     part.sync()
 }
 
-/// An empty region for the metadata, and one in which no journal is.
-fn new_metadata(part: &Part, key: Option<&DataKey>) -> Result<MetadataPlace, StorageError> {
+/// An empty region for a partition's metadata, and one in which no journal is.
+fn new_metadata(part: &Part, key: Option<&DataKey>, partition: u32) -> Result<MetadataPlace, StorageError> {
     let path = &part.claimed.name;
-    let place = place_of(&part.label, path)?;
+    let place = place_of(&part.label, path, partition)?;
     let view = Arc::clone(&part.view) as Arc<dyn File>;
-    let journal = journal_of(&part.label, &view, key);
-    let device = through(view, key, CryptPart::Metadata);
+    let journal = journal_of(&part.label, &view, key, partition);
+    let device = through(view, partition_key(key, partition).as_ref(), CryptPart::Metadata);
     let tree = Arc::new(RegionFile::create(device, place).map_err(file_error(path))?);
     if let Some((part, _)) = &journal {
         new_journal(part.as_ref()).map_err(file_error(path))?;
@@ -277,12 +309,23 @@ impl Linked {
         DeviceLabel { link: self.link.clone(), found: self.found.clone(), view: Arc::clone(&self.view) }
     }
 
-    pub(super) fn into_disk(self, kind: RegionKind, key: Option<&DataKey>) -> Result<PartDisk, StorageError> {
-        let region = region_of(&self.found.label, kind, &self.link)?;
-        let path = self.link;
-        let disk = self.held.into_disk(DriverChoice::Auto);
-        let disk = disk.map_err(|source| StorageError::Disk { path, source })?;
-        Ok(decrypted(Window::new(disk, region.offset, region.length), kind, key))
+    /// A disk for a partition over a further hold on its region of a kind.
+    pub(super) fn disk(
+        &self,
+        kind: RegionKind,
+        key: Option<&DataKey>,
+        partition: u32,
+    ) -> Result<PartDisk, StorageError> {
+        region_disk(&self.held, (&self.link, &self.found.label), kind, key, partition)
+    }
+
+    /// Through the page cache, for a partition's metadata. Each but the first opens the device once more: that a page could not be written
+    /// back, the system says once to each open file.
+    fn view_of(&self, partition: u32) -> Result<Arc<dyn File>, StorageError> {
+        Ok(match partition {
+            0 => Arc::clone(&self.view) as Arc<dyn File>,
+            _ => Arc::new(self.held.view().map_err(file_error(&self.link))?),
+        })
     }
 
     /// Where its wrapped key is, if it is encrypted.
@@ -292,6 +335,22 @@ impl Linked {
         let keys = || StoreKeys::on_device(&self.link, device, label.owner.store);
         label.is_encrypted.then(keys).transpose()
     }
+}
+
+/// The region of store or log on a device that is held, for a partition, decrypted. The first one's requests go through the file that has the
+/// lock.
+pub(super) fn region_disk(
+    held: &HeldDevice,
+    (name, label): (&Path, &Label),
+    kind: RegionKind,
+    key: Option<&DataKey>,
+    partition: u32,
+) -> Result<PartDisk, StorageError> {
+    let region = region_of(label, kind, name)?;
+    let hold = if partition == 0 { held.again() } else { held.opened_again() };
+    let disk = hold.map_err(file_error(name))?.into_disk(DriverChoice::Auto);
+    let disk = disk.map_err(|source| StorageError::Disk { path: name.to_owned(), source })?;
+    Ok(decrypted(Window::new(disk, region.offset, region.length), kind, key))
 }
 
 /// The devices of a store, which say that they are its own.
@@ -306,7 +365,7 @@ impl LinkedDevices {
     /// have linked it.
     pub(super) fn open(folder: &Path) -> Result<Option<Self>, StorageError> {
         let Some((uuid, data)) = data_device(folder)? else { return Ok(None) };
-        let (owner, is_encrypted) = (data.found.label.owner, data.found.label.is_encrypted);
+        let Label { owner, is_encrypted, partitions, .. } = data.found.label;
         let other = |name: &str, role: Role| -> Result<Option<Linked>, StorageError> {
             // A link to nowhere is an error, not a store without such a device.
             if folder.join(name).symlink_metadata().is_err() {
@@ -319,6 +378,14 @@ impl LinkedDevices {
             if linked.found.label.is_encrypted != is_encrypted {
                 return Err(StorageError::Mixed { link: linked.link });
             }
+            let found = linked.found.label.partitions;
+            if found != partitions {
+                return Err(StorageError::Partitions {
+                    link: linked.link,
+                    partitions: found,
+                    expected: partitions,
+                });
+            }
             Ok(Some(linked))
         };
         let log = other(LOG_FILE, Role::Log)?;
@@ -330,21 +397,38 @@ impl LinkedDevices {
         let all = [Some(&self.data), self.log.as_ref(), self.metadata.as_ref()];
         all.into_iter().flatten().map(Linked::label).collect()
     }
+
+    /// Partitions of the store. Its superblocks say the same, or it does not open.
+    pub(super) const fn partitions(&self) -> u32 {
+        self.data.found.label.partitions
+    }
 }
 
 /// Opens the devices of the store in `folder`; `None` as of [`LinkedDevices::open`].
 pub(super) fn open_labelled(folder: &Path, key: Option<&WrappingKey>) -> Result<Option<Parts>, StorageError> {
     let Some(linked) = LinkedDevices::open(folder)? else { return Ok(None) };
-    let labels = linked.labels();
+    let (labels, partitions) = (linked.labels(), linked.partitions());
     let LinkedDevices { data, log, metadata } = linked;
     let Unlocked { keys, data: key } = unlock(folder, data.keys()?, key)?;
     let key = key.as_ref();
-    let place = metadata_place(metadata.as_ref().unwrap_or(&data), key)?;
+    let disk = |number| data.disk(RegionKind::Store, key, number);
+    let mut first = disk(0)?;
+    // One whose superblocks are damaged says what is wrong when it is opened.
+    if let Ok(found) = Partitions::count(&mut first)
+        && found != partitions
+    {
+        return Err(StorageError::Partitions { link: data.link.clone(), partitions, expected: found });
+    }
+    let partition = |number, disk| {
+        let metadata = metadata_place(metadata.as_ref().unwrap_or(&data), key, number)?;
+        let log = log.as_ref().map(|log| log.disk(RegionKind::Log, key, number)).transpose()?;
+        Ok::<_, StorageError>(PartitionParts { data: disk, log, metadata })
+    };
+    let first = partition(0, first)?;
+    let others = (1..partitions).map(|number| partition(number, disk(number)?));
+    let others = others.collect::<Result<_, StorageError>>()?;
     let metadata_disks = metadata.map_or_else(BTreeMap::new, |linked| linked.held.disks());
-    let data = data.into_disk(RegionKind::Store, key)?;
-    let log = log.map(|log| log.into_disk(RegionKind::Log, key)).transpose()?;
-    let first = PartitionParts { data, log, metadata: place };
-    Ok(Some(Parts { first, others: Vec::new(), labels, metadata_disks, keys }))
+    Ok(Some(Parts { first, others, labels, metadata_disks, keys }))
 }
 
 /// The OSD's uuid and its data device, if that has a label.
@@ -378,22 +462,26 @@ fn identity(folder: &Path) -> Result<Uuid, StorageError> {
     Uuid::parse(text.trim()).ok_or(StorageError::NoIdentity { path })
 }
 
-pub(super) fn metadata_place(linked: &Linked, key: Option<&DataKey>) -> Result<MetadataPlace, StorageError> {
-    let device = Arc::clone(&linked.view) as Arc<dyn File>;
-    metadata_place_on(&linked.link, &linked.found.label, &device, key)
+pub(super) fn metadata_place(
+    linked: &Linked,
+    key: Option<&DataKey>,
+    partition: u32,
+) -> Result<MetadataPlace, StorageError> {
+    let device = linked.view_of(partition)?;
+    metadata_place_on((&linked.link, &linked.found.label), &device, key, partition)
 }
 
 pub(super) fn metadata_place_on(
-    name: &Path,
-    label: &Label,
+    (name, label): (&Path, &Label),
     device: &Arc<dyn File>,
     key: Option<&DataKey>,
+    partition: u32,
 ) -> Result<MetadataPlace, StorageError> {
-    let place = place_of(label, name)?;
-    let tree = through(Arc::clone(device), key, CryptPart::Metadata);
+    let place = place_of(label, name, partition)?;
+    let tree = through(Arc::clone(device), partition_key(key, partition).as_ref(), CryptPart::Metadata);
     let file = RegionFile::open(tree, place)
         .map_err(|error| StorageError::Meta { path: name.to_owned(), source: of_region(error) })?;
-    let journal = journal_of(label, device, key);
+    let journal = journal_of(label, device, key, partition);
     Ok(MetadataPlace::Regions { device: name.to_owned(), tree: Arc::new(file), journal })
 }
 

@@ -170,6 +170,18 @@ pub enum StorageError {
         /// Link to the device.
         link: PathBuf,
     },
+    /// A device of a store says another number of partitions than the store has.
+    #[error(
+        "{link} leads to a device whose label says that the store was made for {partitions} shards, and it was made for {expected}"
+    )]
+    Partitions {
+        /// Link to the device.
+        link: PathBuf,
+        /// What its label says.
+        partitions: u32,
+        /// What the label of the data device says, or the store itself.
+        expected: u32,
+    },
     /// Partitions that come to one shard cannot be given the same maps.
     #[error("{path}: the maps of one partition cannot be written to another: {source}")]
     Maps {

@@ -114,7 +114,8 @@ fn open(
     let mut options = examine(&mut parts, folder, Options::for_memory(memory_bytes / partitions))?;
     if partitions > 1 {
         // Others may fill the device while what this was promised is under way.
-        options.ready_bytes = Room::kept_bytes(device_bytes(&parts.first.data) / partitions as u64);
+        options.ready_bytes = Room::kept_bytes(parts.first.data.info().size_bytes / partitions as u64);
+        options.others_run = nets.len() > 1;
     }
     let (mut disks, mut metadata, mut all_options) = (Vec::new(), Vec::new(), Vec::new());
     for (part, net) in std::iter::once(parts.first).chain(parts.others).zip(nets.iter().cycle()) {
@@ -291,8 +292,13 @@ fn place_facts(parts: &Parts, folder: &Path) -> Vec<(&'static str, String)> {
         u8::from(parts.first.metadata.path() != folder.join(BLOCK_FILE)).to_string(),
     ));
     facts.push(("nacre_meta_dev_node", node(parts.first.metadata.path())));
-    facts.extend(parts.first.metadata.region_bytes().map(|bytes| ("nacre_meta_size", bytes.to_string())));
-    let journal_bytes = parts.first.metadata.journal_region_bytes();
+    let count = parts.partitions() as u64;
+    let meta_bytes = parts.first.metadata.region_bytes();
+    facts.extend(meta_bytes.map(|bytes| ("nacre_meta_size", (count * bytes).to_string())));
+    let journal_bytes = parts.first.metadata.journal_region_bytes().map(|bytes| count * bytes);
     facts.extend(journal_bytes.map(|bytes| ("nacre_meta_journal_size", bytes.to_string())));
     facts
 }
+
+#[cfg(test)]
+mod tests;

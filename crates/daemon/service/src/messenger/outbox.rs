@@ -9,6 +9,9 @@ use super::{ConnId, Messenger};
 use nacre_types::{EntityKind, Stamp};
 use std::time::Duration;
 
+/// Less than this part of a share is little: ending who leaves it lying makes no room.
+const LITTLE_PART: usize = 16;
+
 /// The sum over all clients.
 #[derive(Debug)]
 pub(super) struct Outbox {
@@ -95,9 +98,13 @@ impl Messenger {
     }
 
     /// Ends the connection of the client that has the most to take of those that have not taken in so `long` what they should have, but
-    /// for the one that is `spared`; false where there is none. To be called after [`Messenger::flush`].
+    /// for the one that is `spared`, and those that have so little that others gain nothing by it; false where there is none. To be called
+    /// after [`Messenger::flush`].
     pub fn end_unread(&mut self, now: Stamp, long: Duration, spared: Option<ConnId>) -> bool {
-        let is_overdue = |conn: &Conn| conn.unsent.is_overdue(now, long) && spared != Some(conn.id);
+        let least = self.outbox.share / LITTLE_PART;
+        let is_overdue = |conn: &Conn| {
+            conn.unsent.is_overdue(now, long) && conn.unsent.shared >= least && spared != Some(conn.id)
+        };
         let unread = self.conns.iter().filter(|(_, conn)| is_overdue(conn));
         let Some((_, Conn { id, unsent, proved, peer_addrs, .. })) =
             unread.max_by_key(|(_, conn)| conn.unsent.bytes)

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 
 const OBJECT: u64 = 5;
 
-fn at_home(block: u32) -> Slot {
+fn at_home(block: u64) -> Slot {
     Slot::Device(DeviceBlock { block, crc: 0 })
 }
 
@@ -19,8 +19,8 @@ fn in_memory() -> Slot {
     Slot::Memory(Arc::new(Dirty::over(None)))
 }
 
-fn number(slot: &Slot) -> u32 {
-    slot.device().map_or(u32::MAX, |device| device.block)
+fn number(slot: &Slot) -> u64 {
+    slot.device().map_or(u64::MAX, |device| device.block)
 }
 
 /// What is around an object: the KV store, and room for a few clean pages.
@@ -39,7 +39,7 @@ impl Around {
 
     fn pages(&self) -> ObjectPages<'_> {
         let Self { kv, clean, looked_up, failure } = self;
-        ObjectPages { object: OBJECT, kv, clean, looked_up, failure, area: Run { start: 0, count: u32::MAX } }
+        ObjectPages { object: OBJECT, kv, clean, looked_up, failure, area: Run { start: 0, count: 1 << 40 } }
     }
 
     /// A checkpoint of a period commits the object as it was at its cut. Gives what came home.
@@ -47,7 +47,7 @@ impl Around {
         &mut self,
         cut: &Blocks,
         period: Period,
-        homes: &mut u32,
+        homes: &mut u64,
     ) -> Vec<(u32, Arc<Dirty>, DeviceBlock)> {
         let onode = Onode { id: OBJECT, size: u64::MAX, blocks: Arc::new(cut.clone()), ..Onode::default() };
         let (mut batch, mut targets) = (KvBatch::default(), Vec::new());
@@ -66,13 +66,13 @@ impl Around {
         clean.into_iter().for_each(|(number, page)| self.clean.borrow_mut().keep_page(OBJECT, number, page));
     }
 
-    fn insert(&self, blocks: &mut Blocks, index: u32, slot: Slot, period: Period) -> Option<u32> {
+    fn insert(&self, blocks: &mut Blocks, index: u32, slot: Slot, period: Period) -> Option<u64> {
         self.pages().take_in(blocks, index, index);
         blocks.insert(index, slot, period).as_ref().map(number)
     }
 
     /// As `Space::punch`; gives what was there.
-    fn remove(&self, blocks: &mut Blocks, first: u32, last: u32, period: Period) -> Vec<u32> {
+    fn remove(&self, blocks: &mut Blocks, first: u32, last: u32, period: Period) -> Vec<u64> {
         let mut removed = Vec::new();
         self.pages().take_in_each(blocks, first, last, |blocks, page| {
             let (begin, end) = (page * PAGE_BLOCKS, page * PAGE_BLOCKS + (PAGE_BLOCKS - 1));
@@ -82,7 +82,7 @@ impl Around {
         removed
     }
 
-    fn all(&self, blocks: &Blocks) -> Vec<(u32, u32)> {
+    fn all(&self, blocks: &Blocks) -> Vec<(u32, u64)> {
         let mut all = Vec::new();
         self.pages().each(blocks, |index, slot| all.push((index, number(slot))));
         all
@@ -93,8 +93,8 @@ impl Around {
 fn end(
     around: &mut Around,
     blocks: &mut Blocks,
-    model: &mut BTreeMap<u32, u32>,
-    homes: &mut u32,
+    model: &mut BTreeMap<u32, u64>,
+    homes: &mut u64,
     cut: Option<(Blocks, Period)>,
 ) {
     let Some((frozen, ended)) = cut else { return };
@@ -105,7 +105,7 @@ fn end(
 }
 
 /// What came home is there in `blocks`, if it is still the same.
-fn adopt(blocks: &mut Blocks, homes: &[(u32, Arc<Dirty>, DeviceBlock)], model: &mut BTreeMap<u32, u32>) {
+fn adopt(blocks: &mut Blocks, homes: &[(u32, Arc<Dirty>, DeviceBlock)], model: &mut BTreeMap<u32, u64>) {
     for (index, dirty, home) in homes {
         if matches!(blocks.get(*index), Some(Slot::Memory(found)) if Arc::ptr_eq(found, dirty)) {
             blocks.came_home(*index, (*home).into());
@@ -122,7 +122,7 @@ fn is_a_map(clean_bytes_max: usize, mut seed: u32) {
         seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
         (seed >> 16) % bound
     };
-    let (mut period, mut homes, mut cut, mut copies) = (1, 1 << 20, None, Vec::new());
+    let (mut period, mut homes, mut cut, mut copies) = (1, (1 << 32) - 500, None, Vec::new());
     for step in 0..4000 {
         let index = if next(50) == 0 { u32::MAX - next(40) } else { next(300) };
         match next(8) {
@@ -130,7 +130,7 @@ fn is_a_map(clean_bytes_max: usize, mut seed: u32) {
                 let last = if next(8) == 0 { u32::MAX } else { index.saturating_add(next(90)) };
                 let mut removed = around.remove(&mut blocks, index, last, period);
                 let gone: Vec<u32> = model.range(index..=last).map(|(index, _)| *index).collect();
-                let mut gone: Vec<u32> = gone.iter().filter_map(|index| model.remove(index)).collect();
+                let mut gone: Vec<u64> = gone.iter().filter_map(|index| model.remove(index)).collect();
                 removed.sort_unstable();
                 gone.sort_unstable();
                 assert_eq!(removed, gone);
@@ -138,7 +138,7 @@ fn is_a_map(clean_bytes_max: usize, mut seed: u32) {
             1 | 2 => {
                 assert_eq!(
                     around.insert(&mut blocks, index, in_memory(), period),
-                    model.insert(index, u32::MAX)
+                    model.insert(index, u64::MAX)
                 );
                 assert!(blocks.in_memory_mut(index, period).is_some());
             }
@@ -176,7 +176,7 @@ fn is_a_map(clean_bytes_max: usize, mut seed: u32) {
             model.iter().map(|(index, block)| (*index, *block)).collect::<Vec<_>>()
         );
         let in_memory = blocks.in_memory().map(|(index, _)| index);
-        let expected = model.iter().filter(|(_, block)| **block == u32::MAX).map(|(index, _)| *index);
+        let expected = model.iter().filter(|(_, block)| **block == u64::MAX).map(|(index, _)| *index);
         assert!(in_memory.eq(expected));
         assert!(blocks.pages.iter().all(|entry| entry.page.count() > 0 || entry.number > INLINE_PAGE));
     }
@@ -212,7 +212,7 @@ fn here(blocks: &Blocks) -> Vec<u32> {
 
 #[test]
 fn a_page_is_written_by_the_checkpoint_of_the_period_in_which_it_was_changed_and_goes_then() {
-    let mut blocks: Blocks = (0..5 * PAGE_BLOCKS).map(|index| (index, at_home(index))).collect();
+    let mut blocks: Blocks = (0..5 * PAGE_BLOCKS).map(|index| (index, at_home(index.into()))).collect();
     let mut around = Around::new(0);
     let homes = &mut 1000;
     assert_eq!(to_store(&blocks, 1), [0, 1, 2, 3, 4], "the first one has all of it");
@@ -254,7 +254,7 @@ fn a_page_is_written_by_the_checkpoint_of_the_period_in_which_it_was_changed_and
 #[test]
 #[should_panic(expected = "page 1 is looked for where it is not")]
 fn a_page_that_is_in_the_kv_store_does_not_read_as_zeros() {
-    let mut blocks: Blocks = (0..2 * PAGE_BLOCKS).map(|index| (index, at_home(index))).collect();
+    let mut blocks: Blocks = (0..2 * PAGE_BLOCKS).map(|index| (index, at_home(index.into()))).collect();
     blocks.settle(1);
     blocks.get(PAGE_BLOCKS);
 }
@@ -262,7 +262,7 @@ fn a_page_that_is_in_the_kv_store_does_not_read_as_zeros() {
 /// What the object's record promises and the KV store does not have.
 #[test]
 fn a_missing_page_is_a_failure() {
-    let mut blocks: Blocks = (0..6 * PAGE_BLOCKS).map(|index| (index, at_home(index))).collect();
+    let mut blocks: Blocks = (0..6 * PAGE_BLOCKS).map(|index| (index, at_home(index.into()))).collect();
     let committed = || {
         let mut around = Around::new(0);
         around.commit(&blocks, 1, &mut 0);

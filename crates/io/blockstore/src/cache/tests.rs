@@ -66,7 +66,7 @@ fn a_cut_buffer_is_shared_and_counts_whole_until_less_than_half_of_it_shows() {
 
 #[test]
 fn what_was_read_stays_once_more() {
-    let evict_one = |cut: u32| {
+    let evict_one = |cut: u64| {
         let mut cache = Cache::new(12 * BLOCK);
         cache.insert(0, run(1, 8), Pin::None);
         cache.insert(10, run(2, 4), Pin::None);
@@ -83,7 +83,7 @@ fn what_was_read_stays_once_more() {
 }
 
 /// A read of one block, as the store makes it. Yields whether the block was here.
-fn read(cache: &mut Cache, block: u32) -> bool {
+fn read(cache: &mut Cache, block: u64) -> bool {
     cache.next_turn(cache.bytes_max);
     let was_here = cache.find(block).is_some();
     if !was_here {
@@ -99,7 +99,7 @@ fn read(cache: &mut Cache, block: u32) -> bool {
     was_here
 }
 
-fn touch(cache: &mut Cache, block: u32) {
+fn touch(cache: &mut Cache, block: u64) {
     let _was_here = read(cache, block);
 }
 
@@ -133,9 +133,9 @@ fn what_comes_back_soon_is_not_young_again() {
 }
 
 /// A run goes by on its way to its reader. Yields whether it is here since.
-fn pass(cache: &mut Cache, block: u32, blocks: usize) -> bool {
+fn pass(cache: &mut Cache, block: u64, blocks: usize) -> bool {
     cache.next_turn(cache.bytes_max);
-    let count = u32::try_from(blocks).expect("few");
+    let count = blocks as u64;
     cache.passed(Run { start: block, count }, &run(1, blocks));
     cache.holds(block)
 }

@@ -1,6 +1,7 @@
 //! After the commit: objects point to the new places of their blocks, and memory and blocks that are not needed any more become free.
 
 use super::{CHUNKS_PER_STEP, PAIRS_PER_STEP};
+use crate::alloc::Cuts;
 use crate::blob::Place;
 use crate::blocks::{Blocks, Period};
 use crate::checkpoint::{Checkpoint, Home, Stage, blobs_of};
@@ -23,7 +24,7 @@ impl BlockStore {
         while adopted < ADOPTIONS_PER_STEP {
             let Some((id, onode)) = self.table.onodes.frozen.pop_last() else {
                 let early = self.options.planted == Planted::EarlyReuse;
-                self.table.space.alloc.checkpoint_durable(if early { u64::MAX } else { checkpoint.cut });
+                self.table.space.alloc.checkpoint_durable(if early { Cuts::MAX } else { checkpoint.cut });
                 checkpoint.stage = Stage::Release;
                 return true;
             };
@@ -154,7 +155,7 @@ impl BlockStore {
             self.cache.forget(run);
             self.unpacked.forget(run);
             self.discards.freed(run);
-            let damaged: Vec<u32> = self.damaged.range(run.blocks()).map(|(block, _)| *block).collect();
+            let damaged: Vec<u64> = self.damaged.range(run.blocks()).map(|(block, _)| *block).collect();
             damaged.iter().for_each(|block| drop(self.damaged.remove(block)));
         }
         self.frees += 1;

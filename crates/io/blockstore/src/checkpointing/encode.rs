@@ -4,7 +4,7 @@ use super::{CHUNKS_PER_STEP, ENTRIES_PER_STEP, OBJECTS_PER_STEP, PAIRS_PER_STEP}
 use crate::blob::{Blob, Place};
 use crate::checkpoint::{Checkpoint, Home, Stage, blobs_of};
 use crate::device::Run;
-use crate::freemap::FreeMapShard;
+use crate::freemap::{FreeMapShard, RefChange, first_of};
 use crate::kv_schema;
 use crate::objects;
 use crate::store::BlockStore;
@@ -121,16 +121,18 @@ impl BlockStore {
         true
     }
 
-    fn changed_portion(&self, nth: u32, changes: &[(Run, i32)]) -> Result<Option<Bytes>, String> {
+    fn changed_portion(&self, nth: u32, changes: &[RefChange]) -> Result<Option<Bytes>, String> {
         let value = self.table.kv.get(&kv_schema::free_key(nth)).map_err(|error| error.to_string())?;
         let shard = value.map(FreeMapShard::decode).transpose().map_err(|error| error.to_string())?;
         let mut shard = shard.unwrap_or_default();
-        shard.apply(changes).map_err(|block| format!("block {block} is released too often"))?;
+        shard
+            .apply(changes)
+            .map_err(|at| format!("block {} is released too often", first_of(nth) + u64::from(at)))?;
         Ok(shard.encode())
     }
 }
 
-const fn one(block: u32) -> Run {
+const fn one(block: u64) -> Run {
     Run { start: block, count: 1 }
 }
 

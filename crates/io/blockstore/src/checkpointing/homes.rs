@@ -77,7 +77,7 @@ impl BlockStore {
                 _ => to_place.push(home),
             }
         }
-        let wanted = u32::try_from(to_place.len()).expect("a step is small");
+        let wanted = to_place.len() as u64;
         let Some(runs) = self.table.space.alloc.allocate_homes(wanted) else {
             self.fail(format!("no room for {wanted} dirty blocks that were promised room"));
             return false;
@@ -107,7 +107,7 @@ impl BlockStore {
         checkpoint.pins.drain(..).for_each(|first| self.cache.unpin(first, Pin::Checkpoint));
         let mut rest = window;
         while !rest.is_empty() {
-            let is_target = |home: &Home, block: u32| home.goes_to().is_some_and(|target| target == block);
+            let is_target = |home: &Home, block: u64| home.goes_to().is_some_and(|target| target == block);
             let Some(first) = rest.first().and_then(Home::goes_to) else {
                 rest = rest.get_mut(1..).unwrap_or_default();
                 continue;
@@ -140,14 +140,14 @@ impl BlockStore {
 
     /// Contents of the blocks that show between the written pieces: `None` for a damaged one. Or which of them must
     /// be read first.
-    fn bases(&mut self, window: &[Home], unreadable: &BTreeSet<u32>) -> Result<Bases, Vec<DeviceBlock>> {
+    fn bases(&mut self, window: &[Home], unreadable: &BTreeSet<u64>) -> Result<Bases, Vec<DeviceBlock>> {
         let (mut bases, mut absent) = (Bases::new(), Vec::new());
         let shown =
             window.iter().filter(|home| home.goes_to().is_some()).filter_map(|home| home.base.as_ref());
         for base in shown {
             let (first, stored) = match base {
                 Place::Block(device) => (device.block, std::slice::from_ref(device)),
-                Place::Blob(at) => (at.blob.first(), at.blob.stored()),
+                Place::Blob(blob, _) => (blob.first(), blob.stored()),
             };
             if bases.contains_key(&first) {
                 continue;
@@ -166,7 +166,7 @@ impl BlockStore {
             let contents = contents.into_iter().collect::<Option<Vec<Bytes>>>();
             let content = match base {
                 Place::Block(_) => contents.and_then(|contents| contents.into_iter().next()),
-                Place::Blob(at) => contents.and_then(|contents| self.unpack_base(&at.blob, contents)),
+                Place::Blob(blob, _) => contents.and_then(|contents| self.unpack_base(blob, contents)),
             };
             bases.insert(first, content);
         }
@@ -174,7 +174,7 @@ impl BlockStore {
     }
 
     /// That somebody could not read a block some time ago is no reason to lose it.
-    fn is_lost(&self, block: u32, unreadable: &BTreeSet<u32>) -> bool {
+    fn is_lost(&self, block: u64, unreadable: &BTreeSet<u64>) -> bool {
         match self.damaged.get(&block) {
             Some(damage) => damage.kind == DamageKind::Lost || unreadable.contains(&block),
             None => false,
@@ -196,13 +196,13 @@ impl BlockStore {
         }
     }
 
-    pub(crate) fn base_pinned(&mut self, first: u32) {
+    pub(crate) fn base_pinned(&mut self, first: u64) {
         if let Some(checkpoint) = &mut self.checkpoint {
             checkpoint.pins.push(first);
         }
     }
 
-    pub(crate) fn base_unreadable(&mut self, block: u32) {
+    pub(crate) fn base_unreadable(&mut self, block: u64) {
         if let Some(checkpoint) = &mut self.checkpoint {
             checkpoint.unreadable.insert(block);
         }
@@ -223,7 +223,7 @@ impl BlockStore {
 }
 
 /// By the block, or the first one of the blob.
-type Bases = BTreeMap<u32, Option<Bytes>>;
+type Bases = BTreeMap<u64, Option<Bytes>>;
 
 /// What shows of a base.
 enum Base {
@@ -236,7 +236,7 @@ fn base_of(home: &Home, bases: &Bases) -> Base {
     let (first, at) = match &home.base {
         None => return Base::Nothing,
         Some(Place::Block(device)) => (device.block, 0),
-        Some(Place::Blob(at)) => (at.blob.first(), usize::from(at.nth) * BLOCK),
+        Some(Place::Blob(blob, nth)) => (blob.first(), usize::from(*nth) * BLOCK),
     };
     match bases.get(&first) {
         Some(Some(bytes)) => Base::Content(bytes.slice(at..at + BLOCK)),
@@ -247,11 +247,11 @@ fn base_of(home: &Home, bases: &Bases) -> Base {
 
 impl Home {
     /// The block by itself that it is written to.
-    fn goes_to(&self) -> Option<u32> {
+    fn goes_to(&self) -> Option<u64> {
         self.target.device().filter(|_| !self.stays()).map(|device| device.block)
     }
 
-    fn set_target(&mut self, block: u32) {
+    fn set_target(&mut self, block: u64) {
         self.target = Place::Block(DeviceBlock { block, crc: 0 });
     }
 

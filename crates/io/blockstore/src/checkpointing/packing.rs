@@ -1,7 +1,7 @@
 //! Dirty blocks that go into blobs: which are tried, and what comes of it. Why here and nowhere else: `docs/design/0002-compression.md`.
 
 use crate::BLOCK;
-use crate::blob::{Blob, InBlob, Place};
+use crate::blob::{Blob, Place};
 use crate::checkpoint::{Checkpoint, Home, Stage};
 use crate::device::{DeviceBlock, Run};
 use crate::page::{PAGE_BLOCKS, page_of};
@@ -70,7 +70,7 @@ impl BlockStore {
         let Some(packed) = self.packed(homes, &packing.compression) else {
             return self.place_as_they_are(checkpoint, next, count);
         };
-        let stored = u32::try_from(packed.content.len() / BLOCK).expect("less than a page");
+        let stored = (packed.content.len() / BLOCK) as u64;
         let Some(runs) = self.table.space.alloc.allocate_homes(stored) else {
             self.fail(format!("no room for {stored} compressed blocks of {count} that were promised room"));
             return false;
@@ -81,7 +81,7 @@ impl BlockStore {
         let made_by = (packing.pool, packing.compression.algorithm);
         let blob = Arc::new(Blob::new(made_by, count as u32, packed.bytes, devices).expect("it was made so"));
         for (home, nth) in homes.iter_mut().zip(0..) {
-            home.target = Place::Blob(InBlob { blob: Arc::clone(&blob), nth });
+            home.target = Place::Blob(Arc::clone(&blob), nth);
         }
         self.write_blob(checkpoint, &runs, &packed.content);
         checkpoint.held -= count as u64;

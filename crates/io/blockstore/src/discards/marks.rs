@@ -4,7 +4,9 @@ use crate::device::Run;
 
 /// A bit for each unit of so many blocks: 2 MiB of memory for a terabyte in units of 64 KiB.
 pub(crate) struct Marks {
-    unit_blocks: u32,
+    unit_blocks: u64,
+    /// The first unit of the area, and of the words.
+    first: u64,
     words: Vec<u64>,
     /// Bits that are set.
     count: u64,
@@ -14,26 +16,27 @@ pub(crate) struct Marks {
 
 impl Marks {
     /// Of an area in which nothing was freed.
-    pub(crate) fn new(area: Run, unit_blocks: u32) -> Self {
-        let units = area.end().div_ceil(unit_blocks);
-        let words = usize::try_from(units.div_ceil(u64::BITS)).expect("at most 2^26");
-        Self { unit_blocks, words: vec![0; words], count: 0, from: 0 }
+    pub(crate) fn new(area: Run, unit_blocks: u64) -> Self {
+        let first = area.start / unit_blocks;
+        let units = area.end().div_ceil(unit_blocks) - first;
+        let words = usize::try_from(units.div_ceil(u64::BITS.into())).expect("at most 2^38");
+        Self { unit_blocks, first, words: vec![0; words], count: 0, from: 0 }
     }
 
     /// Something was freed in each unit that the run touches.
     pub(crate) fn add(&mut self, run: Run) {
         let Some(last) = run.count.checked_sub(1).map(|more| run.start + more) else { return };
         for unit in run.start / self.unit_blocks..=last / self.unit_blocks {
-            if let Some(word) = self.words.get_mut((unit / u64::BITS) as usize) {
-                let bit = 1 << (unit % u64::BITS);
-                self.count += u64::from(*word & bit == 0);
+            if let Some((word, bit)) = self.bit(unit) {
+                let is_new = *word & bit == 0;
                 *word |= bit;
+                self.count += u64::from(is_new);
             }
         }
     }
 
     /// The number of the next unit that is marked, from where the one before was.
-    pub(crate) fn next(&mut self) -> Option<u32> {
+    pub(crate) fn next(&mut self) -> Option<u64> {
         if self.count == 0 {
             return None;
         }
@@ -41,16 +44,22 @@ impl Marks {
         let behind = self.words.iter().skip(self.from).position(is_marked).map(|nth| self.from + nth);
         self.from = behind.or_else(|| self.words.iter().position(is_marked))?;
         let word = self.words.get(self.from)?;
-        Some(u32::try_from(self.from).expect("at most 2^26") * u64::BITS + word.trailing_zeros())
+        Some(self.first + self.from as u64 * u64::from(u64::BITS) + u64::from(word.trailing_zeros()))
     }
 
     /// That unit is looked at.
-    pub(crate) fn clear(&mut self, unit: u32) {
-        if let Some(word) = self.words.get_mut((unit / u64::BITS) as usize) {
-            let bit = 1 << (unit % u64::BITS);
-            self.count -= u64::from(*word & bit != 0);
+    pub(crate) fn clear(&mut self, unit: u64) {
+        if let Some((word, bit)) = self.bit(unit) {
+            let was_set = *word & bit != 0;
             *word &= !bit;
+            self.count -= u64::from(was_set);
         }
+    }
+
+    /// The word of a unit, and its bit there.
+    fn bit(&mut self, unit: u64) -> Option<(&mut u64, u64)> {
+        let (nth, bits) = (unit.checked_sub(self.first)?, u64::from(u64::BITS));
+        self.words.get_mut((nth / bits) as usize).map(|word| (word, 1 << (nth % bits)))
     }
 
     /// How many units are marked.
@@ -68,7 +77,7 @@ impl Marks {
 mod tests {
     use super::*;
 
-    fn all(marks: &mut Marks) -> Vec<u32> {
+    fn all(marks: &mut Marks) -> Vec<u64> {
         std::iter::from_fn(|| marks.next().inspect(|unit| marks.clear(*unit))).collect()
     }
 

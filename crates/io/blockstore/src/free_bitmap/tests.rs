@@ -4,7 +4,7 @@ use super::*;
 use nacre_env::{Clock, RealClock};
 use std::collections::BTreeSet;
 
-fn run(start: u32, count: u32) -> Run {
+fn run(start: u64, count: u64) -> Run {
     Run { start, count }
 }
 
@@ -55,13 +55,13 @@ fn homes_find_holes_wherever_they_are() {
     assert!(free.take(run(0, 700_000)));
     assert_eq!(free.find_hole(64, 700_000).map(|run| run.start), Some(700_000), "there are none");
     free.give(run(8, 1));
-    free.give(run(SEGMENT_BLOCKS - 3, 7));
-    free.give(run(3 * SEGMENT_BLOCKS, 5));
-    assert_eq!(free.find_hole(64, 700_000), Some(run(SEGMENT_BLOCKS - 3, 7)), "of seven: four and more");
-    assert_eq!(free.find_hole(64, SEGMENT_BLOCKS), Some(run(3 * SEGMENT_BLOCKS, 5)), "the next one");
+    free.give(run(SEGMENT - 3, 7));
+    free.give(run(3 * SEGMENT, 5));
+    assert_eq!(free.find_hole(64, 700_000), Some(run(SEGMENT - 3, 7)), "of seven: four and more");
+    assert_eq!(free.find_hole(64, SEGMENT), Some(run(3 * SEGMENT, 5)), "the next one");
     assert_eq!(free.find_hole(1, 1_000_000), Some(run(8, 1)), "as long as is needed");
     (0..100).for_each(|nth| free.give(run(100_000 + 1000 * nth, 300)));
-    assert_eq!(free.find_hole(64, 100_000), Some(run(SEGMENT_BLOCKS - 3, 7)));
+    assert_eq!(free.find_hole(64, 100_000), Some(run(SEGMENT - 3, 7)));
     // What ends with the area is a hole as well.
     let mut free = FreeBitmap::new(run(18, 10_000));
     assert!(free.take(run(18, 9_990)));
@@ -71,7 +71,7 @@ fn homes_find_holes_wherever_they_are() {
 #[test]
 fn what_is_given_back_grows_together() {
     let mut free = holes_and_a_long_run();
-    assert!(!free.take(run(4, 2)) && !free.take(run(u32::MAX, 2)) && !free.take(run(4, 0)));
+    assert!(!free.take(run(4, 2)) && !free.take(run(u64::from(u32::MAX), 2)) && !free.take(run(4, 0)));
     assert!(free.take(run(1100, 10)));
     assert_eq!(
         (free.blocks(), free.long_blocks(), free.runs()),
@@ -91,7 +91,7 @@ fn what_is_free_cannot_be_given_back() {
 }
 
 /// Runs of a set of blocks.
-fn runs_of(model: &BTreeSet<u32>) -> Vec<Run> {
+fn runs_of(model: &BTreeSet<u64>) -> Vec<Run> {
     let mut runs: Vec<Run> = Vec::new();
     for block in model {
         match runs.last_mut() {
@@ -103,15 +103,14 @@ fn runs_of(model: &BTreeSet<u32>) -> Vec<Run> {
 }
 
 /// What `find` says, of all runs.
-fn find(runs: &[Run], count: u32, cursor: u32) -> Option<Run> {
-    let fitting = |candidates: &[Run], count: u32| {
+fn find(runs: &[Run], count: u64, cursor: u64) -> Option<Run> {
+    let fitting = |candidates: &[Run], count: u64| {
         let behind: Vec<Run> = candidates.iter().copied().filter(|run| run.start >= cursor).collect();
         let few = if behind.is_empty() { candidates } else { &behind };
         let few = few.iter().take(PROBES_MAX);
         few.clone().find(|run| run.count / 2 < count).or_else(|| few.min_by_key(|run| run.count)).copied()
     };
-    let holes: Vec<Run> =
-        runs.iter().copied().filter(|run| run.count >= count && run.count < LONG_BLOCKS).collect();
+    let holes: Vec<Run> = runs.iter().copied().filter(|run| run.count >= count && run.count < LONG).collect();
     if !holes.is_empty() {
         return fitting(&holes, count);
     }
@@ -130,8 +129,8 @@ fn find(runs: &[Run], count: u32, cursor: u32) -> Option<Run> {
 }
 
 /// What `find_hole` says, of all runs.
-fn find_hole(runs: &[Run], count: u32, cursor: u32) -> Option<Run> {
-    let holes: Vec<&Run> = runs.iter().filter(|run| run.count < LONG_BLOCKS).collect();
+fn find_hole(runs: &[Run], count: u64, cursor: u64) -> Option<Run> {
+    let holes: Vec<&Run> = runs.iter().filter(|run| run.count < LONG).collect();
     let longest = holes.iter().map(|run| run.count).max().unwrap_or(0).min(count);
     let Some(power) = longest.checked_ilog2() else { return find(runs, count, cursor) };
     let mut long = holes.iter().filter(|run| run.count >= 1 << power);
@@ -142,18 +141,31 @@ fn find_hole(runs: &[Run], count: u32, cursor: u32) -> Option<Run> {
 /// The same as a set of blocks, whatever is done, and what is found is what the rules say.
 #[test]
 fn is_a_set_of_blocks() {
-    const END: u32 = 5 * SEGMENT_BLOCKS + 77;
-    let area = run(10, END - 10);
+    is_a_set_of_blocks_from(10);
+}
+
+/// Its segments begin where the area does, and nothing of it ends where 32 bits do.
+#[test]
+fn is_a_set_of_blocks_of_more_than_32_bits() {
+    is_a_set_of_blocks_from((1 << 32) - 2 * SEGMENT + 13);
+    is_a_set_of_blocks_from(crate::device::DEVICE_BLOCKS_MAX - 6 * SEGMENT);
+}
+
+fn is_a_set_of_blocks_from(start: u64) {
+    let begin = start - start % SEGMENT;
+    let end = begin + 5 * SEGMENT + 77;
+    let area = run(start, end - start);
     let (mut free, mut model, mut seed) =
         (FreeBitmap::new(area), area.blocks().collect::<BTreeSet<_>>(), 5_u32);
-    let mut next = |bound: u32| {
+    assert_eq!(free.segments.len(), 6);
+    let mut next = |bound: u64| {
         seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-        (seed >> 8) % bound
+        u64::from(seed >> 8) % bound
     };
     for step in 0..6000 {
         // Single blocks, runs, and whole segments; mostly taken, then mostly given.
-        let count = [1, 1 + next(4), 1 + next(700), SEGMENT_BLOCKS + next(9)][next(4) as usize];
-        let start = next(END - count + 1);
+        let count = [1, 1 + next(4), 1 + next(700), SEGMENT + next(9)][next(4) as usize];
+        let start = begin + next(end - begin - count + 1);
         let wanted = run(start, count);
         if next(10) < if step / 1000 % 2 == 0 { 7 } else { 3 } {
             let all_free = wanted.blocks().all(|block| model.contains(&block));
@@ -184,7 +196,7 @@ fn is_a_set_of_blocks() {
         free.count();
         assert_eq!((free.blocks(), free.runs(), free.long_blocks()), before);
         assert_eq!(free.mixed, free.segments.iter().filter(|segment| segment.is_mixed()).count());
-        let (count, cursor) = (1 + next(2000), next(END));
+        let (count, cursor) = (1 + next(2000), begin + next(end - begin));
         assert_eq!(free.find(count, cursor), find(&runs, count, cursor), "{count} from {cursor}");
         assert_eq!(free.find_hole(count, cursor), find_hole(&runs, count, cursor), "{count} from {cursor}");
     }
@@ -192,9 +204,9 @@ fn is_a_set_of_blocks() {
 
 #[test]
 fn what_was_used_is_loaded_and_counted() {
-    let area = run(5, 2 * SEGMENT_BLOCKS);
+    let area = run(5, 2 * SEGMENT);
     let mut free = FreeBitmap::new(area);
-    let mut used = vec![0_u8; SEGMENT_BLOCKS as usize / 4];
+    let mut used = vec![0_u8; SEGMENT as usize / 4];
     used[1] = 0b11;
     used[600] = 0xff;
     assert_eq!(free.load(0, &used), Ok(()));
@@ -206,7 +218,7 @@ fn what_was_used_is_loaded_and_counted() {
     used[0] = 1;
     assert_eq!(FreeBitmap::new(area).load(0, &used), Err(0), "outside of the area");
     let mut behind = FreeBitmap::new(area);
-    assert_eq!(behind.load(8 * SEGMENT_BLOCKS, &used), Err(8 * SEGMENT_BLOCKS));
+    assert_eq!(behind.load(8 * SEGMENT, &used), Err(8 * SEGMENT));
 }
 
 /// `cargo test --release -p nacre-blockstore --lib free_bitmap -- --ignored --nocapture`
@@ -217,8 +229,8 @@ fn of_sixteen_terabytes_in_the_smallest_pieces() {
     let mut free = FreeBitmap::new(run(0, 3_906_250_000));
     let clock = RealClock::start();
     let began = clock.now();
-    let used = vec![0x55; SEGMENT_BLOCKS as usize];
-    for first in (0..3_906_250_000 - 8 * SEGMENT_BLOCKS).step_by(8 * SEGMENT_BLOCKS as usize) {
+    let used = vec![0x55; SEGMENT as usize];
+    for first in (0..3_906_250_000 - 8 * SEGMENT).step_by(8 * SEGMENT as usize) {
         free.load(first, &used).expect("all was free");
     }
     let loaded = clock.now().since(began);

@@ -191,7 +191,7 @@ impl Space {
         };
         match hidden {
             Some(Place::Block(base)) => self.alloc.release(base.block),
-            Some(Place::Blob(base)) if !blocks.uses(index, &base.blob) => self.release_blob(&base.blob),
+            Some(Place::Blob(base, _)) if !blocks.uses(index, &base) => self.release_blob(&base),
             _ => (),
         }
     }

@@ -4,6 +4,7 @@ use super::model::{drain, newest, object, pg, read};
 use super::partitions::{BLOCK, Rig, SLAB_BLOCKS, check_slabs, removal};
 use crate::{BlockStore, Options};
 use nacre_buf::BufList;
+use nacre_env::Clock;
 use nacre_store::{ObjectStore, StoreError};
 use nacre_txn::{Op, StoreToken, Transaction};
 
@@ -111,7 +112,11 @@ fn a_partition_has_room_for_what_is_under_way_when_another_has_filled_the_device
 
 /// Two partitions of which one has all slabs, and has emptied them.
 fn with_empty_slabs(seed: u64) -> (Rig, Vec<BlockStore>, usize) {
-    let mut rig = Rig::new(seed, 1024, 2, Options::tiny());
+    with_empty_slabs_under(seed, Options::tiny())
+}
+
+fn with_empty_slabs_under(seed: u64, options: Options) -> (Rig, Vec<BlockStore>, usize) {
+    let mut rig = Rig::new(seed, 1024, 2, options);
     let mut stores = rig.open();
     let written = fill(&mut stores, 0);
     remove_all(&mut stores, 0, written);
@@ -175,4 +180,83 @@ fn a_partition_without_room_waits_until_another_has_given_what_it_can_spare() {
         outcome
     });
     outcome.expect("the other one has far more than that");
+}
+
+fn write(count: usize) -> Transaction {
+    let mut txn = Transaction::new(pg());
+    let data = BufList::from(vec![9; count * crate::BLOCK]);
+    txn.push(Op::Write { object: object(500), offset: 0, data });
+    txn
+}
+
+/// Both are one thread's: the other one has no turn while this one waits.
+#[test]
+fn a_partition_gets_at_once_what_another_of_its_thread_can_spare() {
+    let (_rig, mut stores, _) = with_empty_slabs_under(9, Options { others_run: false, ..Options::tiny() });
+    let [other, store] = &mut stores[..] else { panic!("two partitions") };
+    assert!(!store.lacks_room(&write(1)), "it has some of its own");
+    assert!(!store.lacks_room(&removal(1, 0..9)), "which needs none");
+    let large = write(400);
+    assert!(store.lacks_room(&large));
+    other.spare_room();
+    assert!(!store.lacks_room(&large));
+    let given = other.slabs().expect("divided").given;
+    store.submit(large, StoreToken::without_pg(1)).expect("the other one had far more than that");
+    // It keeps what it needs.
+    assert!(store.lacks_room(&write(1000)));
+    other.spare_room();
+    assert!(store.lacks_room(&write(1000)));
+    assert!(given > 0 && other.slabs().expect("divided").held > 0);
+    check_slabs(&stores, "after that");
+}
+
+/// What such writes bring takes its blocks only by a checkpoint, which seems to free as many.
+#[test]
+fn small_writes_that_wait_for_a_checkpoint_get_what_another_of_the_thread_can_spare() {
+    let (_rig, mut stores, _) = with_empty_slabs_under(12, Options { others_run: false, ..Options::tiny() });
+    let [other, store] = &mut stores[..] else { panic!("two partitions") };
+    for nth in 0..200 {
+        let mut txn = Transaction::new(pg());
+        let data = BufList::from(vec![9; 2 * crate::BLOCK]);
+        txn.push(Op::Write { object: object(500 + nth), offset: 0, data });
+        if store.lacks_room(&txn) {
+            other.spare_room();
+            assert!(!store.lacks_room(&txn), "write {nth}");
+        }
+        store.submit(txn, StoreToken::without_pg(nth)).unwrap_or_else(|error| panic!("write {nth}: {error}"));
+        store.drain(&mut Vec::new());
+    }
+    assert!(other.slabs().expect("divided").given > 0);
+    check_slabs(&stores, "after that");
+}
+
+/// What was released is given, too: it comes free by one checkpoint, and goes by the next.
+#[test]
+fn a_partition_spares_what_is_released_and_not_free_yet() {
+    let mut rig = Rig::new(10, 1024, 2, Options { others_run: false, ..Options::tiny() });
+    let mut stores = rig.open();
+    let written = fill(&mut stores, 0);
+    let [full, store] = &mut stores[..] else { panic!("two partitions") };
+    let number = newest(full) + 1;
+    full.submit(removal(number, 100..100 + written), StoreToken::without_pg(number)).expect("no room needed");
+    assert!(store.lacks_room(&write(400)));
+    full.spare_room();
+    store.submit(write(400), StoreToken::without_pg(1)).expect("room of the other one");
+    check_slabs(&stores, "after that");
+}
+
+#[test]
+fn a_partition_waits_for_no_other_where_none_has_a_turn() {
+    let waits = |others_run| {
+        let options = Options { others_run, ..Options::tiny() };
+        let (_rig, mut stores, _) = with_empty_slabs_under(11, options);
+        let clock = nacre_env::RealClock::start();
+        stores[1].set_clock(Box::new(clock));
+        let before = clock.now();
+        let outcome = stores[1].submit(write(400), StoreToken::without_pg(1));
+        assert!(matches!(outcome, Err(StoreError::Full { .. })), "{outcome:?}");
+        clock.now().since(before)
+    };
+    let second = std::time::Duration::from_secs(1);
+    assert!(waits(true) > second && waits(false) < second);
 }

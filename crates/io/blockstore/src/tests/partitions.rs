@@ -4,9 +4,12 @@ use super::crash::{History, PER_SEED, seeds, verify};
 use super::hub::Hub;
 use super::leasing::{fill, remove_all, settle};
 use super::model::{Model, Sizes, drain, object, pg, random_txn};
-use super::rig::{Rig as Undivided, SharedKv, tiny};
+use super::rig::{Rig as Undivided, SharedKv, around_32_bits, sign, tiny};
+use crate::kv_schema::{PartitionRecord, partition_key};
+use crate::mount::read_superblock;
 use crate::options::Planted;
-use crate::slabs::SlabLedger;
+use crate::slabs::{SlabLedger, Slabs};
+use crate::superblock::{Division, Superblock};
 use crate::{BlockStore, OpenError, Options, Partitions, SplitDisk, bad_metadata, log_gap};
 use nacre_buf::{BufList, Bytes};
 use nacre_env::disk::Disk;
@@ -51,6 +54,29 @@ impl Rig {
         let options = Options { wal_bytes: Some(disk.log_bytes()), ..options };
         let rig = Self::make((device, Some(log)), &mut disk, partitions, options);
         disk.label().expect("healthy devices");
+        rig
+    }
+
+    /// A store whose data lie around the block behind which numbers have more than 32 bits.
+    fn wide(seed: u64, data_blocks: u64, partitions: u64, options: Options) -> Self {
+        let wal_bytes = partitions * (256 << 10);
+        let device = SimDevice::new(SimConfig::new((1 << 44) + data_blocks * BLOCK, seed));
+        let mut disk = device.open();
+        let of_all = Options { wal_bytes: Some(wal_bytes), slab_blocks: Some(1 << 20), ..options };
+        let mut rig = Self::make((device, None), &mut disk, partitions, of_all);
+        let made = read_superblock(&mut disk).expect("just made");
+        let division = Division { slab_blocks: SLAB_BLOCKS, ..made.division };
+        let data = around_32_bits(seed, data_blocks);
+        sign(&rig.device, &Superblock { data, division, ..made });
+        // The slabs that partitions have are others by that.
+        let (slabs, partitions) = (Slabs::new(data, SLAB_BLOCKS).count(), division.partitions);
+        for (number, kv) in (0..).zip(&mut rig.metadata) {
+            let record = PartitionRecord { number, partitions, slabs: vec![number * slabs / partitions] };
+            let mut batch = KvBatch::default();
+            batch.put(partition_key(), record.encode());
+            kv.commit(&batch, nacre_kv::Durability::Durable).expect("memory");
+        }
+        rig.options.slab_blocks = Some(SLAB_BLOCKS);
         rig
     }
 
@@ -136,7 +162,7 @@ pub(super) fn check_slabs(stores: &[BlockStore], context: &str) {
         assert_eq!(holders.get(&slab).copied(), holder, "{context}: holder of slab {slab}");
     }
     let nobodys = (0..count).filter(|slab| !holders.contains_key(slab));
-    let free: u64 = nobodys.map(|slab| u64::from(ledger.slabs().run(slab).count)).sum();
+    let free: u64 = nobodys.map(|slab| ledger.slabs().run(slab).count).sum();
     assert_eq!(ledger.free_blocks(), free, "{context}");
 }
 
@@ -199,10 +225,13 @@ fn work(
 }
 
 fn run(seed: u64, options: Options) -> Result<Tally, String> {
+    run_on(seed, options, if seed.is_multiple_of(5) { Rig::split } else { Rig::new })
+}
+
+fn run_on(seed: u64, options: Options, make: fn(u64, u64, u64, Options) -> Rig) -> Result<Tally, String> {
     let mut rng = SeededEntropy(seed);
     let partitions = 2 + seed % 2;
     // From so little that it is full most of the time to enough for everybody.
-    let make = if seed.is_multiple_of(5) { Rig::split } else { Rig::new };
     let mut rig = make(seed, partitions * (112 + 48 * (seed % 4)), partitions, options);
     let new = || History { first: 0, states: vec![Model::default()] };
     let mut histories: Vec<History> = (0..partitions).map(|_| new()).collect();
@@ -244,6 +273,16 @@ fn every_crash_keeps_what_each_partition_acknowledged() {
         all.refused += tally.refused;
     }
     assert!(all.taken > 100 && all.given > 100 && all.refused > 10, "too little happened: {all:?}");
+}
+
+#[test]
+fn every_crash_keeps_what_each_partition_acknowledged_on_a_device_of_more_than_16_tib() {
+    let mut all = Tally::default();
+    for seed in seeds() {
+        let tally = run_on(seed, tiny(seed), Rig::wide).unwrap_or_else(|error| panic!("{error}"));
+        (all.taken, all.given) = (all.taken + tally.taken, all.given + tally.given);
+    }
+    assert!(all.taken > 100 && all.given > 100, "too little happened: {all:?}");
 }
 
 /// The same test with a mistake built in must fail: else it proves nothing.

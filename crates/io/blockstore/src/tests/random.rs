@@ -13,9 +13,12 @@ const TRANSACTIONS: u64 = 6000;
 const PER_SEED: u64 = 500;
 
 fn run(seed: u64) {
+    is_a_model_of(seed, Rig::new(seed, 8 << 20, tiny(seed)));
+}
+
+pub(super) fn is_a_model_of(seed: u64, mut rig: Rig) {
     let mut rng = SeededEntropy(seed);
     let sizes = Sizes { object_bytes_max: 120_000, write_bytes_max: 60_000 };
-    let mut rig = Rig::new(seed, 8 << 20, tiny(seed));
     let mut store = rig.open();
     let (mut model, mut acknowledged) = (Model::default(), Vec::new());
     for number in 1..=PER_SEED {

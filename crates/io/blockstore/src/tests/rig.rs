@@ -1,5 +1,6 @@
 //! A simulated device with metadata beside it that survive the store above them.
 
+use crate::device::Run;
 use crate::superblock::{COPIES, Part, Superblock};
 use crate::{BlockStore, MountReport, OpenError, Options, SplitDisk, mount};
 use nacre_buf::{AlignedBuf, BufList, Bytes};
@@ -190,6 +191,25 @@ impl KvStore for SharedKv {
     }
 }
 
+/// Writes both copies of a superblock.
+pub(super) fn sign(device: &SimDevice, superblock: &Superblock) {
+    for copy in 0..COPIES {
+        let (at, block) = (BlockStore::offset(copy.into()), superblock.encode());
+        let written = blocking::write(&mut device.open(), at, block.into(), Durability::Durable);
+        written.expect("a healthy device");
+    }
+}
+
+/// So many blocks: from the first one on that needs more than 32 bits, half of them before it, or a few.
+pub(super) fn around_32_bits(seed: u64, count: u64) -> Run {
+    let before = match seed % 3 {
+        0 => 0,
+        1 => count / 2,
+        _ => 7,
+    };
+    Run { start: (1 << 32) - before, count }
+}
+
 /// Hardware and options of one store.
 pub(super) struct Rig {
     pub(super) device: SimDevice,
@@ -253,17 +273,26 @@ impl Rig {
 
     /// A new store whose log was moved to a device of its own.
     pub(super) fn moved(seed: u64, size_bytes: u64, options: Options) -> Self {
-        let rig = Self::new(seed, size_bytes, options);
-        let log = SimDevice::new(SimConfig::new(SPLIT_LOG_BYTES, !seed));
-        let whole = mount::read_superblock(&mut rig.device.open()).expect("a healthy device");
-        for (device, part) in [(&rig.device, Part::DataInPlace), (&log, Part::LogMoved)] {
-            for copy in 0..COPIES {
-                let (at, block) = (BlockStore::offset(copy), Superblock { part, ..whole }.encode());
-                let written = blocking::write(&mut device.open(), at, block.into(), Durability::Durable);
-                written.expect("a healthy device");
-            }
+        Self::new(seed, size_bytes, options).with_log_moved()
+    }
+
+    fn with_log_moved(self) -> Self {
+        let log = SimDevice::new(SimConfig::new(SPLIT_LOG_BYTES, !self.seed));
+        let whole = mount::read_superblock(&mut self.device.open()).expect("a healthy device");
+        for (device, part) in [(&self.device, Part::DataInPlace), (&log, Part::LogMoved)] {
+            sign(device, &Superblock { part, ..whole });
         }
-        Self { log_device: Some(log), ..rig }
+        Self { log_device: Some(log), ..self }
+    }
+
+    /// A new store as that of [`Rig::new`], but for its data: they lie around the block behind which numbers have more than 32 bits. What is
+    /// before them is used by nobody. The log of every other one was moved to a device of its own.
+    pub(super) fn wide(seed: u64, size_bytes: u64, options: Options) -> Self {
+        let rig = Self::new(seed, (1 << 44) + size_bytes, options);
+        let whole = mount::read_superblock(&mut rig.device.open()).expect("a healthy device");
+        let data = around_32_bits(seed, size_bytes / crate::BLOCK as u64 - whole.wal.end());
+        sign(&rig.device, &Superblock { data, ..whole });
+        if seed.is_multiple_of(2) { rig } else { rig.with_log_moved() }
     }
 
     pub(super) fn try_open(&mut self) -> Result<(BlockStore, MountReport), OpenError> {

@@ -1,8 +1,8 @@
 //! How long a store on a drive of 16 TB takes to open, and how much memory: its free map is of full size and as fragmented as can be, and it
 //! has the block maps of a terabyte.
 
-use crate::device::{DeviceBlock, Run};
-use crate::freemap::{FREE_MAP_SHARD_BLOCKS, FreeMapShard};
+use crate::device::DeviceBlock;
+use crate::freemap::{FREE_MAP_SHARD_BLOCKS, FreeMapShard, RefChange};
 use crate::mount::read_superblock;
 use crate::{BlockStore, Options, block_page, kv_schema};
 use nacre_env::real::{DriverChoice, RealDisk};
@@ -24,13 +24,13 @@ fn memory_kib(field: &str) -> u64 {
 }
 
 /// Every other block is used.
-fn fill_free_map(kv: &mut RedbKv, blocks: std::ops::Range<u32>) {
+fn fill_free_map(kv: &mut RedbKv, blocks: std::ops::Range<u64>) {
     let used = (0..FREE_MAP_SHARD_BLOCKS).step_by(2);
     let mut shard = FreeMapShard::default();
-    shard.apply(&used.map(|start| (Run { start, count: 1 }, 1)).collect::<Vec<_>>()).expect("all free");
+    shard.apply(&used.map(|at| RefChange { at, count: 1, by: 1 }).collect::<Vec<_>>()).expect("all free");
     let value = shard.encode().expect("half is used");
-    let shards: Vec<u32> =
-        (blocks.start.div_ceil(FREE_MAP_SHARD_BLOCKS)..blocks.end / FREE_MAP_SHARD_BLOCKS).collect();
+    let each = u64::from(FREE_MAP_SHARD_BLOCKS);
+    let shards: Vec<u32> = (blocks.start.div_ceil(each) as u32..(blocks.end / each) as u32).collect();
     for some in shards.chunks(4096) {
         let mut batch = KvBatch::default();
         some.iter().for_each(|nth| batch.put(kv_schema::free_key(*nth), value.clone()));
@@ -41,7 +41,7 @@ fn fill_free_map(kv: &mut RedbKv, blocks: std::ops::Range<u32>) {
 /// Pages of which no two blocks are neighbours.
 fn fill_block_maps(kv: &mut RedbKv) {
     let blocks: Vec<_> =
-        (0..32).map(|at| (at, DeviceBlock { block: 1_000_000 + 2 * at, crc: at }.into())).collect();
+        (0..32).map(|at| (at, DeviceBlock { block: 1_000_000 + 2 * u64::from(at), crc: at }.into())).collect();
     let value = block_page::encode_record(&blocks);
     for first in (1..=OBJECTS).step_by(4096) {
         let mut batch = KvBatch::default();

@@ -13,7 +13,8 @@ pub(crate) use record::{Encoded, Placement};
 pub(crate) use replay::{Found, Scan, Step};
 
 use crate::BLOCK;
-use crate::device::Run;
+use crate::device::Numbers;
+use crate::superblock::Superblock;
 use nacre_buf::Bytes;
 use nacre_txn::{StoreToken, Transaction};
 use record::{HEADER_BYTES, Header};
@@ -58,6 +59,8 @@ pub(crate) struct RecordWrite {
 /// The log of an open store.
 pub(crate) struct Wal {
     ring: Ring,
+    /// Those of the blocks where data is placed.
+    numbers: Numbers,
     salt: u64,
     seq: u64,
     mount: u64,
@@ -82,9 +85,10 @@ pub(crate) struct Wal {
 }
 
 impl Wal {
-    pub(crate) fn new(area: Run, salt: u64, at: WalPosition, record_bytes_max: usize) -> Self {
+    pub(crate) fn new(superblock: &Superblock, salt: u64, at: WalPosition, record_bytes_max: usize) -> Self {
         Self {
-            ring: Ring::new(area, at.position),
+            ring: Ring::new(superblock.wal, at.position),
+            numbers: superblock.numbers(),
             salt,
             seq: at.seq,
             mount: at.mount,
@@ -125,8 +129,8 @@ impl Wal {
         Some(write)
     }
 
-    pub(crate) fn encode(txn: &Transaction, placements: &[Placement]) -> Encoded {
-        record::encode_entry(txn, placements)
+    pub(crate) fn encode(&self, txn: &Transaction, placements: &[Placement]) -> Encoded {
+        record::encode_entry(txn, placements, self.numbers)
     }
 
     /// The number that the next pushed transaction gets.

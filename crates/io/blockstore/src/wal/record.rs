@@ -1,7 +1,7 @@
 //! A record of the log: a header and one or more transactions. Drawn in `docs/formats/blockstore.md`.
 
 use crate::BLOCK;
-use crate::device::Run;
+use crate::device::{Numbers, Run};
 use nacre_buf::{AlignedBuf, BufList, Bytes, crc};
 use nacre_denc::{DecodeError, Reader, Writer};
 use nacre_txn::Transaction;
@@ -72,11 +72,11 @@ const SUMMED_BYTES: usize = 64 << 10;
 const OPS_BYTES: usize = 1024;
 
 /// Encodes a transaction; placed data is left out.
-pub(super) fn encode_entry(txn: &Transaction, placements: &[Placement]) -> Encoded {
+pub(super) fn encode_entry(txn: &Transaction, placements: &[Placement], numbers: Numbers) -> Encoded {
     let crcs: usize = placements.iter().map(|placement| placement.crcs.len()).sum();
     let mut w = Writer::gathering(OPS_BYTES + 4 * crcs);
     w.count(placements.len());
-    placements.iter().for_each(|placement| encode_placement(&mut w, placement));
+    placements.iter().for_each(|placement| encode_placement(&mut w, placement, numbers));
     let mut data = BufList::new();
     w.nested(|w| data = txn.encode_parts(w));
     let (mut inline, mut taken) = (BufList::new(), 0);
@@ -92,26 +92,27 @@ pub(super) fn encode_entry(txn: &Transaction, placements: &[Placement]) -> Encod
     Encoded { head: w, inline }
 }
 
-fn encode_placement(w: &mut Writer, placement: &Placement) {
+fn encode_placement(w: &mut Writer, placement: &Placement, numbers: Numbers) {
     w.count(placement.op);
     w.u64(placement.data_offset as u64);
     w.count(placement.runs.len());
     for run in &placement.runs {
-        w.u32(run.start);
-        w.u32(run.count);
+        numbers.write(w, run.start);
+        w.u32(u32::try_from(run.count).expect("data of a transaction is bounded"));
     }
     w.count(placement.crcs.len());
     placement.crcs.iter().for_each(|crc| w.u32(*crc));
 }
 
-fn decode_placement(r: &mut Reader) -> Result<Placement, DecodeError> {
+fn decode_placement(r: &mut Reader, numbers: Numbers) -> Result<Placement, DecodeError> {
     let (op, data_offset) = (r.u32()? as usize, r.u64()?);
     let data_offset = usize::try_from(data_offset)
         .map_err(|_| DecodeError::Invalid { what: "offset of placed data", value: data_offset })?;
-    let runs = (0..r.count(8)?).map(|_| Ok(Run { start: r.u32()?, count: r.u32()? }));
+    let runs = (0..r.count(numbers.bytes() + 4)?)
+        .map(|_| Ok(Run { start: numbers.read(r)?, count: r.u32()?.into() }));
     let runs = runs.collect::<Result<Vec<_>, DecodeError>>()?;
     let crcs = (0..r.count(4)?).map(|_| r.u32()).collect::<Result<Vec<_>, _>>()?;
-    let blocks: u64 = runs.iter().map(|run| u64::from(run.count)).sum();
+    let blocks: u64 = runs.iter().map(|run| run.count).sum();
     if blocks != crcs.len() as u64 {
         return Err(DecodeError::Invalid { what: "blocks of placed data", value: blocks });
     }
@@ -119,8 +120,9 @@ fn decode_placement(r: &mut Reader) -> Result<Placement, DecodeError> {
 }
 
 /// Placed data is zeros in the result: it is on the device.
-fn decode_entry(r: &mut Reader) -> Result<Entry, DecodeError> {
-    let placements = (0..r.count(20)?).map(|_| decode_placement(r)).collect::<Result<Vec<_>, _>>()?;
+fn decode_entry(r: &mut Reader, numbers: Numbers) -> Result<Entry, DecodeError> {
+    let placements =
+        (0..r.count(20)?).map(|_| decode_placement(r, numbers)).collect::<Result<Vec<_>, _>>()?;
     let ops = r.blob()?;
     let inline_bytes = r.u64()?;
     let inline = BufList::from(r.take(usize::try_from(inline_bytes).unwrap_or(usize::MAX))?);
@@ -227,9 +229,9 @@ pub(super) fn checked_by(register: u32, at: usize, part: &[u8]) -> u32 {
 }
 
 /// The transactions of a whole record.
-pub(super) fn entries(header: &Header, record: &Bytes) -> Result<Vec<Entry>, DecodeError> {
+pub(super) fn entries(header: &Header, record: &Bytes, numbers: Numbers) -> Result<Vec<Entry>, DecodeError> {
     let mut r = Reader::new(record.slice(HEADER_BYTES..header.length as usize));
-    (0..header.count).map(|_| decode_entry(&mut r)).collect()
+    (0..header.count).map(|_| decode_entry(&mut r, numbers)).collect()
 }
 
 #[cfg(test)]
@@ -241,6 +243,12 @@ mod tests {
 
     #[test]
     fn a_record_gives_back_what_went_in_and_notices_damage() {
+        is_read_back(Numbers::Narrow, 9);
+        is_read_back(Numbers::Wide, 9);
+        is_read_back(Numbers::Wide, (1 << 32) - 1);
+    }
+
+    fn is_read_back(numbers: Numbers, start: u64) {
         let object = HObject::head(1, "".into(), "".into(), "a".into());
         let named = object.clone();
         let write = |offset, bytes: Vec<u8>| Op::Write { object: named.clone(), offset, data: bytes.into() };
@@ -250,9 +258,9 @@ mod tests {
             ops: vec![write(1, vec![1; 5]), write(4095, vec![0; 2 * BLOCK + 2])],
         };
         let placement =
-            Placement { op: 1, data_offset: 6, runs: vec![Run { start: 9, count: 2 }], crcs: vec![4, 5] };
+            Placement { op: 1, data_offset: 6, runs: vec![Run { start, count: 2 }], crcs: vec![4, 5] };
         let entry = Entry { txn, placements: vec![placement] };
-        let encoded = encode_entry(&entry.txn, &entry.placements);
+        let encoded = encode_entry(&entry.txn, &entry.placements, numbers);
         assert!(encoded.len() < BLOCK, "placed data stays out of the record");
         let data = BufList::from(vec![7; BLOCK]);
         let data = data.clone().with_crc(data.crc32c(PAYLOAD_CRC_SEED));
@@ -260,7 +268,7 @@ mod tests {
             txn: Transaction { collection: at, ops: vec![Op::Write { object, offset: 3, data }] },
             placements: Vec::new(),
         };
-        let encoded_known = encode_entry(&known.txn, &[]);
+        let encoded_known = encode_entry(&known.txn, &[], numbers);
         assert!(encoded_known.inline.known_crc().is_some(), "its checksum becomes part of the record's");
         let header =
             Header { length: 0, salt: 1, seq: 2, mount: 3, durable_through: 1, count: 3, needed_from: 9 };
@@ -268,11 +276,30 @@ mod tests {
         let (claim, crc) = claimed(&record).expect("a header");
         assert!(is_whole(&claim, crc, &record));
         assert_eq!(Header { length: 0, ..claim }, header);
-        assert_eq!(entries(&claim, &record), Ok(vec![entry.clone(), known, entry]));
+        assert_eq!(entries(&claim, &record, numbers), Ok(vec![entry.clone(), known, entry]));
         let mut torn = record.to_vec();
         torn[200] ^= 1;
         assert!(!is_whole(&claim, crc, &torn));
         assert_eq!(claimed(&[0; BLOCK]), None);
+    }
+
+    /// What stores of devices below 16 TiB have, byte for byte; and of larger ones.
+    #[test]
+    fn a_placement_takes_two_bytes_more_where_the_device_needs_them() {
+        let runs = vec![Run { start: 0x0403_0201, count: 5 }];
+        let placement = Placement { op: 7, data_offset: 8, runs, crcs: vec![9; 5] };
+        let written = |numbers| {
+            let mut w = Writer::new();
+            encode_placement(&mut w, &placement, numbers);
+            let written = w.finish();
+            let back = decode_placement(&mut Reader::new(written.clone()), numbers);
+            assert_eq!(back.as_ref(), Ok(&placement));
+            written.to_vec()
+        };
+        let head = [7, 0, 0, 0, 8, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 1, 2, 3, 4];
+        let tail = [vec![5, 0, 0, 0, 5, 0, 0, 0], [9, 0, 0, 0].repeat(5)].concat();
+        assert_eq!(written(Numbers::Narrow), [&head[..], &tail].concat());
+        assert_eq!(written(Numbers::Wide), [&head[..], &[0, 0], &tail].concat());
     }
 
     /// Values are copied once, into the record.
@@ -288,7 +315,7 @@ mod tests {
             Op::OmapSet { object, entries: pairs },
         ];
         let txn = Transaction { collection: SpgId::replicated(PgId::new(1, 2)), ops };
-        let encoded = encode_entry(&txn, &[]);
+        let encoded = encode_entry(&txn, &[], Numbers::Narrow);
         let copied = encoded.head.slices().map(<[u8]>::len).filter(|bytes| *bytes < 16 << 10).sum::<usize>();
         assert!(copied < 1024 && encoded.len() > 3 << 20, "{copied} bytes of {} were copied", encoded.len());
         assert!(encoded.head.slices().any(|slice| slice.as_ptr() == long.as_ptr()));
@@ -298,6 +325,6 @@ mod tests {
         let (claim, crc) = claimed(&record).expect("a header");
         assert!(is_whole(&claim, crc, &record));
         let entry = Entry { txn, placements: Vec::new() };
-        assert_eq!(entries(&claim, &record), Ok(vec![entry.clone(), entry]));
+        assert_eq!(entries(&claim, &record, Numbers::Narrow), Ok(vec![entry.clone(), entry]));
     }
 }

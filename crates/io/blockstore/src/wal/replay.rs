@@ -5,6 +5,7 @@ use super::record::{self, Entry, Header};
 use super::ring::Ring;
 use super::{Wal, WalPosition};
 use crate::BLOCK;
+use crate::device::Numbers;
 use crate::error::OpenError;
 use nacre_buf::Bytes;
 use nacre_env::disk::{Disk, DiskError, blocking};
@@ -74,6 +75,7 @@ pub(crate) struct Scan<'a> {
     window: Window<'a>,
     ring: Ring,
     salt: u64,
+    numbers: Numbers,
     expected: WalPosition,
 }
 
@@ -81,7 +83,8 @@ impl<'a> Scan<'a> {
     /// Begins where `wal`, as made for the checkpoint, stands.
     pub(crate) fn new(disk: &'a mut dyn Disk, wal: &Wal) -> Self {
         let ring = wal.ring;
-        Self { window: Window::new(disk, ring), ring, salt: wal.salt, expected: wal.next_position() }
+        let Wal { salt, numbers, .. } = *wal;
+        Self { window: Window::new(disk, ring), ring, salt, numbers, expected: wal.next_position() }
     }
 
     /// What the next record must be.
@@ -108,7 +111,7 @@ impl<'a> Scan<'a> {
             Err(error @ DiskError::Failed { .. }) => return Ok(Step::Unreadable(error)),
             Err(error) => return Err(error.into()),
         };
-        let entries = record::entries(&header, &bytes)
+        let entries = record::entries(&header, &bytes, self.numbers)
             .map_err(|source| OpenError::Record { seq: header.seq, source })?;
         self.ring.advance(position, blocks_of(&header));
         let next = WalPosition { position: self.ring.tail(), seq: header.seq + 1, mount: header.mount };

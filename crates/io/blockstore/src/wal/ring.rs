@@ -23,7 +23,7 @@ impl Ring {
     }
 
     pub(super) fn size(&self) -> u64 {
-        self.area.count.into()
+        self.area.count
     }
 
     pub(super) fn used(&self) -> u64 {
@@ -74,7 +74,7 @@ impl Ring {
 
     /// Block of the device.
     pub(super) fn block(&self, position: u64) -> u64 {
-        u64::from(self.area.start) + position % self.size()
+        self.area.start + position % self.size()
     }
 
     /// Byte on the device.

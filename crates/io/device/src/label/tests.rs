@@ -14,6 +14,7 @@ fn label() -> Label {
             Region { kind: RegionKind::Store, offset: 2 << 20, length: (2 << 20) - LABEL_BYTES },
         ],
         is_encrypted: false,
+        partitions: 1,
     }
 }
 
@@ -65,11 +66,11 @@ fn what_is_no_label_is_told_apart() {
     assert!(matches!(read(&labelled(), DEVICE_BYTES / 2), LabelError::Shrunk { .. }));
     let newer = labelled();
     let mut block = label().encode();
-    block[8] = 4;
+    block[8] = 6;
     let sum = crc32c(u32::MAX, &block[..CRC_AT]);
     block[CRC_AT..].copy_from_slice(&sum.to_le_bytes());
     newer.write(0, &block).expect("there");
-    assert!(matches!(read(&newer, DEVICE_BYTES), LabelError::Newer { found: 4 }));
+    assert!(matches!(read(&newer, DEVICE_BYTES), LabelError::Newer { found: 6 }));
 }
 
 #[test]
@@ -129,6 +130,73 @@ fn an_erased_device_has_no_label() {
     let file = labelled();
     erase(&file, &label()).expect("a healthy device");
     assert!(matches!(read_label(&file, DEVICE_BYTES), Err(LabelError::Absent)));
+}
+
+/// Programs that know no partitions know version 3.
+#[test]
+fn the_label_of_a_divided_device_says_so_to_us_and_is_too_new_for_others() {
+    for (is_encrypted, version) in [(false, 4), (true, 5)] {
+        let file = device(DEVICE_BYTES);
+        let offset = KEYS_END;
+        let regions = [
+            Region { kind: RegionKind::Metadata, offset, length: 1 << 20 },
+            Region { kind: RegionKind::Store, offset: 2 << 20, length: 1 << 20 },
+        ];
+        let divided = Label { partitions: 3, is_encrypted, regions: regions.to_vec(), ..label() };
+        write_label(&file, &divided).expect("a healthy device");
+        assert_eq!(read_label(&file, DEVICE_BYTES).expect("whole").label, divided);
+        assert!(divided.to_string().ends_with(", for 3 shards)"), "{divided}");
+        assert_eq!(divided.encode().get(8), Some(&version));
+        // Neither one partition nor more than a store has, nor less than a block for each.
+        for partitions in [0, 1, 257, u32::MAX] {
+            let mut block = divided.encode();
+            block[80..84].copy_from_slice(&partitions.to_le_bytes());
+            assert!(matches!(decoded(block), Err(Bad::Damaged(why)) if why.contains("number of partitions")));
+        }
+        let small = Region { length: 2 * LABEL_BYTES, ..regions[0] };
+        let small = Label { regions: vec![small, regions[1]], ..divided };
+        assert!(
+            matches!(decoded(small.encode()), Err(Bad::Damaged(why)) if why.contains("no block for each"))
+        );
+    }
+}
+
+/// As if it had been written so.
+fn decoded(mut block: Vec<u8>) -> Result<Label, Bad> {
+    let sum = crc32c(u32::MAX, &block[..CRC_AT]);
+    block[CRC_AT..].copy_from_slice(&sum.to_le_bytes());
+    Label::decode(&block)
+}
+
+#[test]
+fn partitions_have_equal_parts_of_metadata_and_journal_and_all_of_their_heads_are_erased() {
+    let region = |kind, offset, length| Region { kind, offset, length };
+    let regions = vec![
+        region(RegionKind::Journal, 4 << 20, 1 << 20),
+        region(RegionKind::Metadata, 5 << 20, 30 << 20),
+        region(RegionKind::Store, 40 << 20, 4 << 20),
+    ];
+    let device_bytes = 64 << 20;
+    let label = Label { partitions: 3, regions, device_bytes, ..label() };
+    // A third of 256 blocks is 85.
+    let journals = [0, 1, 2].map(|number| label.part(RegionKind::Journal, number).expect("there is one"));
+    assert_eq!(journals.map(|part| part.length), [85 * 4096; 3]);
+    assert_eq!(journals.map(|part| part.offset - (4 << 20)), [0, 85 * 4096, 170 * 4096]);
+    let metadata = [0, 1, 2].map(|number| label.part(RegionKind::Metadata, number).expect("there is one"));
+    assert_eq!(metadata.map(|part| part.offset >> 20), [5, 15, 25]);
+    let whole = Label { partitions: 1, ..label.clone() };
+    assert_eq!(whole.part(RegionKind::Metadata, 0), whole.region(RegionKind::Metadata));
+    assert_eq!(label.part(RegionKind::Log, 0), None);
+    let file = device(device_bytes);
+    let starts = journals.into_iter().chain(metadata).map(|part| part.offset);
+    let starts: Vec<u64> = starts.chain([0, 40 << 20, device_bytes - 4096]).collect();
+    starts.iter().for_each(|at| file.write(*at, &[7; 4096]).expect("healthy"));
+    erase(&file, &label).expect("healthy");
+    for at in starts {
+        let mut head = vec![1; 4096];
+        file.read(at, &mut head).expect("healthy");
+        assert!(head.iter().all(|byte| *byte == 0), "what is at {at} is there");
+    }
 }
 
 /// Programs that know no encryption know version 2.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 /// Loop devices of a test, and a place where one may be mounted; all of it goes with this, whatever became of the test.
-struct Loops {
+pub(crate) struct Loops {
     folder: Scratch,
     devices: Vec<String>,
 }
@@ -13,14 +13,14 @@ struct Loops {
 impl Loops {
     /// # Errors
     /// Why this machine, or this user, has no loop devices.
-    fn new() -> Result<Self, String> {
+    pub(crate) fn new() -> Result<Self, String> {
         let mut loops = Self { folder: Scratch::new(), devices: Vec::new() };
         loops.attach("probe", 1, 512).map_err(|why| format!("no loop devices here: {why}"))?;
         Ok(loops)
     }
 
     /// A device of so many MiB and half a block, with this logical block size.
-    fn attach(&mut self, name: &str, mib: u64, block_bytes: u64) -> Result<String, String> {
+    pub(crate) fn attach(&mut self, name: &str, mib: u64, block_bytes: u64) -> Result<String, String> {
         let path = self.folder.path().join(name);
         let file = std::fs::File::create(&path).map_err(|error| error.to_string())?;
         let rest = if block_bytes == 512 { 2048 } else { 0 };
@@ -68,7 +68,7 @@ impl Drop for Started {
 }
 
 /// Begins each script: an OSD of a number is made with an order of the cluster, started, and looked for.
-const HANDS: &str = r#"
+pub(crate) const HANDS: &str = r#"
     make() {
         id=$1; shift; uuid=$(uuidgen); key=$(ceph-authtool --gen-print-key)
         [ $(echo "{\"cephx_secret\": \"$key\"}" | ceph osd new $uuid $id -i -) = $id ]

@@ -1,5 +1,6 @@
 //! OSDs of several threads, each with a part of a store on one device.
 
+use crate::devices::{self, Loops, Started};
 use crate::encryption;
 use nacre_interop::{Cluster, Shell};
 
@@ -199,11 +200,12 @@ fn an_osd_is_made_for_threads_and_says_what_it_was_made_for() {
     shell.sh(
         r#"
         nok $NACRE osd --dir $DIR --id 7 --mkfs --shards 0; nok $NACRE osd --dir $DIR --id 7 --mkfs --shards 65
-        truncate -s 1G disk; nok $NACRE osd --dir $DIR --id 7 --mkfs --shards 2 --device disk
         ! $NACRE osd --dir $DIR --id 7 --mkfs --shards 40 --osd-size 24M 2> said; grep -q 'too small for 40 partitions' said
         $NACRE osd --dir $DIR --id 7 --mkfs --shards 3 --osd-size 300M > /dev/null
         $NACRE store check --json $DIR/osd.7 | jq -e '.facts.partitions == 3'
-        ! $NACRE store dump --pgid 2.1f $DIR/osd.7 2> said; grep -q 'has no placement group 2.1f' said"#,
+        ! $NACRE store dump --pgid 2.1f $DIR/osd.7 2> said; grep -q 'has no placement group 2.1f' said
+        truncate -s 1G disk
+        ! $NACRE osd --dir $DIR --id 8 --mkfs --shards 3 --device disk 2> said; grep -q 'and not of 3: a larger' said"#,
     );
 }
 
@@ -280,6 +282,151 @@ writer.finish()
 os.kill(pid(0), signal.SIGTERM)
 wait('alone', lambda: ask(prefix='osd stat')['num_up_osds'] == 1)
 writer.compare(exact=True)
+print('%d writes were acknowledged' % writer.total)
+os.kill(pid(1), signal.SIGTERM)
+",
+    );
+    eprint!("{said}");
+}
+
+/// Each script of an OSD on devices says which one, and goes on with what others have written.
+const ON_DEVICES: &str = "
+def has_threads(osd, count):
+    if not os.path.exists('/proc/%d' % pid(osd)): return False
+    names = {name for name in threads(osd) if name.startswith('osd.%d/' % osd) and name.split('/')[1].isdigit()}
+    return len(names) == count
+def sh(script): return subprocess.check_output(['bash', '-ec', script]).decode()
+# One that this script started is there until it is waited for.
+def is_gone(process):
+    try: return open('/proc/%d/stat' % process).read().rsplit(')', 1)[1].split()[0] == 'Z'
+    except FileNotFoundError: return True
+def stopped(osd):
+    last = pid(osd); os.kill(last, signal.SIGKILL); wait('gone', lambda: is_gone(last))
+def is_up(count): return ask(prefix='osd stat')['num_up_osds'] == count
+";
+
+fn on_devices(shell: &Shell, script: &str) -> String {
+    shell.within(300).python(&[PYTHON, ON_DEVICES, script].concat())
+}
+
+/// Of two partitions on three devices, and of three on one. What holds something is not taken, and no more partitions than have room.
+fn make_on_devices(shell: &Shell) {
+    let script = r#"
+        refused mkfs --device $ALONE --shards 5; said "has room for those of 4 shards, and not of 5: a larger --meta-size"
+        make 1 --device $D --wal-device $L --meta-device $M --shards 2
+        make 2 --device $ALONE --shards 3
+        for device in $D $L $M $ALONE; do refused mkfs --device $device --shards 2 --force; said "device of osd."; said "nacre store wipe"; done
+        $NACRE store label $M $ALONE > out; said "$M: the metadata device of osd.1"; said ", for 2 shards)"; said ", for 3 shards)"
+        refused $NACRE osd --dir $DIR --id 2 --shards 4; said "made for 3 shards at most, not 4"
+        run() { setsid $NACRE osd --dir $DIR --id $1 --listen 127.0.0.1 --shards $2 >> $DIR/log/osd.$1.log 2>&1 < /dev/null & }
+        run 1 2; run 2 3; up 3; ceph osd pool set $POOL size 3; ceph osd pool set $POOL min_size 1; clean
+        ceph osd metadata 1 -f json | jq -e --arg log $L --arg meta $M '
+            .nacre_shards == "2" and .nacre_bdev_access_mode == "blk" and .nacre_log_dev_node == $log and .nacre_meta_dev_node == $meta'
+        ceph osd metadata 2 -f json | jq -e '
+            .nacre_shards == "3" and .nacre_meta_apart == "0" and (.nacre_meta_size | tonumber) > 250000000
+            and (.nacre_meta_journal_size | tonumber) > 64000000'"#;
+    shell.within(60).sh(&[devices::HANDS, script].concat());
+}
+
+#[test]
+fn osds_of_two_and_three_threads_live_on_raw_devices() {
+    let mut loops = match Loops::new() {
+        Ok(loops) => loops,
+        Err(why) => return eprintln!("skipped: {why}"),
+    };
+    let Some(cluster) = Cluster::start_processes(1) else { return };
+    let mut attach =
+        |name: &str, mib, block_bytes| loops.attach(name, mib, block_bytes).expect("a loop device");
+    let (data, log, meta) = (attach("data", 1536, 512), attach("log", 200, 512), attach("meta", 512, 512));
+    let (alone, log_too) = (attach("alone", 2048, 4096), attach("log-too", 300, 512));
+    let meta_too = attach("meta-too", 1024, 4096);
+    let shell = cluster.pool("sharded", 8).with("D", &data).with("L", &log).with("M", &meta);
+    let shell = shell.with("ALONE", &alone).with("L2", &log_too).with("M2", &meta_too);
+    let _started = Started(shell.folder().join("cluster/run"));
+    make_on_devices(&shell);
+    let said = on_devices(
+        &shell,
+        "
+writer = Writer()
+# No byte moves as their number changes. The load goes on.
+for osd, counts in ((2, (1, 2, 3)), (1, (1, 2)), (2, (2, 3))):
+    for count in counts:
+        before = writer.total; wait('written', lambda: writer.total > before + 200)
+        assert kill(osd, count)['partitions'] == osd + 1
+        wait('up', lambda: has_threads(osd, count)); wait('up', lambda: is_up(3))
+    before = writer.total; wait('written', lambda: writer.total > before + 200); wait('clean', is_clean)
+writer.finish()
+print('%d writes were acknowledged' % writer.total)
+",
+    );
+    eprint!("{said}");
+    let said = on_devices(
+        &shell,
+        "
+writer = Writer()
+again = line(2); counts = iter((1, 3, 2, 3))
+for move in ('log --to $L2', 'metadata --to $M2 --meta-size 700M', 'metadata --back', 'log --back'):
+    before = writer.total; wait('written', lambda: writer.total > before + 200)
+    stopped(2); what, way = move.split(' ', 1)
+    sh('$NACRE store move-%s $DIR/osd.2 %s' % (what, way))
+    assert checked(2)['partitions'] == 3
+    count = next(counts); again[again.index(b'--shards') + 1] = str(count).encode(); start(2, again)
+    wait('up', lambda: has_threads(2, count)); wait('up', lambda: is_up(3)); wait('clean', is_clean)
+    apart = sh('ceph osd metadata 2 -f json | jq -r .nacre_log_apart,.nacre_meta_apart').split()
+    assert apart == {'log --to $L2': ['1', '0'], 'log --back': ['0', '0'], 'metadata --back': ['1', '0']}.get(move, ['1', '1']), (move, apart)
+# Made with devices of their own: they go to others.
+line_of_one = line(1); stopped(1)
+sh('$NACRE store move-log $DIR/osd.1 --to $L2; $NACRE store move-metadata $DIR/osd.1 --to $M2; ! $NACRE store label $L; ! $NACRE store label $M')
+assert checked(1)['partitions'] == 2
+start(1, line_of_one); wait('up', lambda: is_up(3)); wait('clean', is_clean)
+writer.finish()
+# Each has everything itself.
+for osd in (0, 1, 2):
+    others = [other for other in (0, 1, 2) if other != osd]
+    lines = {other: line(other) for other in others}
+    for other in others: stopped(other)
+    wait('alone', lambda: is_up(1)); writer.compare(exact=True)
+    for other in others: start(other, lines[other])
+    wait('up', lambda: is_up(3)); wait('clean', is_clean)
+for osd in (1, 2): stopped(osd); checked(osd)
+sh('$NACRE store trim $DIR/osd.2; $NACRE store compact $DIR/osd.2'); checked(2)
+print('%d writes were acknowledged' % writer.total)
+",
+    );
+    eprint!("{said}");
+}
+
+/// Of three partitions on a device for which a file stands, with a thread more or less at each start.
+#[test]
+fn an_encrypted_osd_of_three_threads_on_a_device_is_killed_and_moved_and_shows_nothing() {
+    let Some(cluster) = Cluster::start_processes(1) else { return };
+    let shell = cluster.pool("sharded", 8);
+    let _started = Started(shell.folder().join("cluster/run"));
+    let made = r#"
+        truncate -s 2G disk; truncate -s 700M meta
+        make 1 --shards 3 --device $PWD/disk
+        setsid $NACRE osd --dir $DIR --id 1 --listen 127.0.0.1 --shards 3 >> $DIR/log/osd.1.log 2>&1 < /dev/null &
+        up 2; ceph osd metadata 1 -f json | jq -e '.nacre_bdev_encrypted == "1" and .nacre_shards == "3"'
+        ceph osd pool set $POOL size 2; ceph osd pool set $POOL min_size 1; clean
+        for n in $(seq 2000); do printf dataPLAINTEXTdata; done > in
+        for n in $(seq 16); do rados -p $POOL put namePLAINTEXT$n in; rados -p $POOL setomapval namePLAINTEXT$n keyPLAINTEXT valuePLAINTEXT; done"#;
+    shell.within(60).sh(&[encryption::HANDS, made].concat());
+    let said = on_devices(
+        &shell,
+        "
+writer = Writer()
+for count in (1, 2, 3):
+    before = writer.total; wait('written', lambda: writer.total > before + 200)
+    assert kill(1, count)['partitions'] == 3
+    wait('up', lambda: has_threads(1, count)); wait('up', lambda: is_up(2)); wait('clean', is_clean)
+again = line(1)
+for way in ('--to $PWD/meta', '--back'):
+    stopped(1); sh('$NACRE store move-metadata $DIR/osd.1 --key-file luks.1 %s' % way); assert checked(1)['partitions'] == 3
+    assert sh('grep -caF -e PLAINTEXT -e NacreREG -e NacreBLK -e nacrekvJ disk meta || true').split() == ['disk:0', 'meta:0']
+    start(1, again); wait('up', lambda: is_up(2)); wait('clean', is_clean)
+writer.finish()
+stopped(0); wait('alone', lambda: is_up(1)); writer.compare(exact=True)
+for n in range(1, 17): assert io.read('namePLAINTEXT%d' % n, 1 << 20) == open('in', 'rb').read()
 print('%d writes were acknowledged' % writer.total)
 os.kill(pid(1), signal.SIGTERM)
 ",

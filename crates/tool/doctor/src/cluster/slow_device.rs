@@ -25,6 +25,9 @@ const TAIL_EXCESS_US: f64 = 20_000.0;
 const MORE_TO_DO_TIMES: f64 = 3.0;
 /// Requests at a device at a time, on average, from which on they wait for each other. With fewer each takes as long as it does by itself.
 const QUEUED_MIN: f64 = 1.5;
+/// And there is so much to do that one with the others' slowest hundredth as its usual would be busy for so much of the time. With less it
+/// is the device that lets them wait for each other.
+const BUSY_MIN: f64 = 0.5;
 /// A thread that is on a processor for more of the time has none left.
 const BUSY_SHARE: f64 = 0.9;
 /// An OSD that answers pings so many times later than others, and so much, does not get to run.
@@ -59,7 +62,7 @@ fn requests_of(watched: &Watched, work: DeviceWork) -> Option<&Requests> {
 }
 
 /// How a device does one kind of requests beside others of its class; `None` where nobody can say.
-fn beside(all: &BTreeMap<OsdId, Watched>, osd: OsdId, work: DeviceWork) -> Option<Slow> {
+fn beside(facts: &Facts, all: &BTreeMap<OsdId, Watched>, osd: OsdId, work: DeviceWork) -> Option<Slow> {
     let own = all.get(&osd)?;
     let requests = *requests_of(own, work)?;
     let peers: Vec<&LatencyHistogram> = all
@@ -81,6 +84,7 @@ fn beside(all: &BTreeMap<OsdId, Watched>, osd: OsdId, work: DeviceWork) -> Optio
         (false, true) => (tail_times, by_tail),
         (false, false) => (0.0, 0.0),
     };
+    let busy_share = requests.now.total() as f64 * peers_p99_us / 1e6 / facts.window_s;
     (peers.len() >= PEERS_MIN).then(|| Slow {
         work,
         times,
@@ -92,7 +96,8 @@ fn beside(all: &BTreeMap<OsdId, Watched>, osd: OsdId, work: DeviceWork) -> Optio
         peers_p99_us,
         peers: peers.len(),
         has_more_to_do: requests.now.total() as f64 > their_count * MORE_TO_DO_TIMES
-            && own.depth.is_none_or(|depth| depth >= QUEUED_MIN),
+            && own.depth.is_none_or(|depth| depth >= QUEUED_MIN)
+            && busy_share >= BUSY_MIN,
     })
 }
 
@@ -141,7 +146,8 @@ pub(super) fn check(facts: &Facts, all: &BTreeMap<OsdId, Watched>, report: &mut 
     let mut slow = BTreeMap::<OsdId, Slow>::new();
     let mut compared = 0;
     for osd in all.keys() {
-        let of_osd: Vec<Slow> = JUDGED.into_iter().filter_map(|work| beside(all, *osd, work)).collect();
+        let of_osd: Vec<Slow> =
+            JUDGED.into_iter().filter_map(|work| beside(facts, all, *osd, work)).collect();
         compared += usize::from(!of_osd.is_empty());
         let worst =
             of_osd.into_iter().filter(|slow| slow.times > 0.0).max_by(|a, b| a.times.total_cmp(&b.times));

@@ -31,7 +31,7 @@ pub(super) fn make(folder: &Folder, owner: Owner, devices: &Devices) -> Result<u
 }
 
 pub(super) fn alone(data: PathBuf) -> Devices {
-    Devices { data, log: None, metadata: None, metadata_bytes: None, force: false }
+    Devices { data, log: None, metadata: None, metadata_bytes: None, force: false, partitions: 1 }
 }
 
 pub(super) fn spoil(path: &Path, offset: u64) {

@@ -1,17 +1,18 @@
 //! Stores that are divided between partitions: each command is about all of them, or finds the one that has the PG.
 
 use super::content::{self, Folder, PG, fill_store, submit};
-use super::devices::refusal;
+use super::devices::{DATA_BYTES, LOG_BYTES, META_BYTES, alone, device, make, owner, refusal};
 use super::moves::{link, to};
 use super::{exported, kinds, repair_options, spoil, stopped};
 use crate::moves::carry_out;
 use crate::repair::{self, repair};
 use crate::{check, compact, dump, import, trim};
 use nacre_osd::WrappingKey;
-use nacre_osd::storage::{self, DeviceDirs, MoveTo, Moved};
+use nacre_osd::storage::{self, DeviceDirs, Devices, MoveTo, Moved};
 use nacre_store::ObjectStore;
 use nacre_txn::{Op, Transaction};
 use nacre_types::{PgId, SpgId, Uuid};
+use std::path::Path;
 
 const DEVICE_BYTES: u64 = 16 << 20;
 /// A PG of the first of two partitions, and of the second: [`PG`].
@@ -29,13 +30,17 @@ fn made(name: &str, partitions: u32, key: Option<&WrappingKey>) -> Folder {
 /// With a map in each partition, a PG with little in the first, and the usual content in the second.
 fn filled(name: &str) -> Folder {
     let folder = made(name, 2, None);
+    fill(&folder);
+    folder
+}
+
+fn fill(folder: &Folder) {
     let mut stores = folder.target().open_all().expect("the store opens");
     let [(first, _), (second, _)] = &mut stores[..] else { panic!("two partitions") };
     content::put_map(first, content::FSID, content::EPOCH);
     let ops = vec![Op::CreateCollection, Op::MetaSet { key: "info".into(), value: vec![1; 9000].into() }];
     submit(first, Transaction { collection: OTHER, ops });
     fill_store(second);
-    folder
 }
 
 fn is_sound(folder: &Folder) -> check::Findings {
@@ -101,7 +106,7 @@ fn a_gap_in_one_log_costs_the_groups_of_one_partition() {
     let before = stores[HOME].0.layout();
     content::fill_one_by_one(&mut stores[HOME].0);
     drop(stores);
-    let first = u64::from(before.log_first) * 4096;
+    let first = before.log_first * 4096;
     // The opening has a record of its own, then come the map and eight others.
     spoil(&folder, first + 6 * 4096 + 100);
     let findings = check::examine(&folder.target(), false).expect("can be checked");
@@ -179,7 +184,7 @@ fn free_space_of_all_partitions_and_of_none_is_given_back() {
     assert!(report.refused.is_none() && report.discarded_bytes <= report.free_bytes, "{report:?}");
     let stores = folder.target().look_at_all().expect("the store opens");
     let layout = stores[0].0.layout();
-    let log_bytes = 2 * 4096 * u64::from(layout.log_count);
+    let log_bytes = 2 * 4096 * layout.log_count;
     let used: u64 = stores.iter().map(|(store, _)| store.usage().allocated_bytes).sum();
     drop(stores);
     // Slabs that are nobody's are most of it.
@@ -221,6 +226,121 @@ fn a_divided_store_is_encrypted() {
     drop(stores);
     let findings = check::examine(&target, true).expect("can be checked");
     assert!(findings.is_sound(), "{:?}", findings.problems);
+}
+
+/// Metadata and journals of all partitions share a region each; the log may have a device of its own.
+#[test]
+fn a_device_is_divided_as_well() {
+    let (disks, folder) = (Folder::empty("divided-disks"), Folder::empty("divided-device"));
+    let log = device(&disks, "log", LOG_BYTES);
+    let devices = |partitions| Devices { partitions, force: true, ..alone(disks.path().join("data")) };
+    device(&disks, "data", DATA_BYTES);
+    let said = make(&folder, owner(1, 1), &devices(3)).expect_err("too small").to_string();
+    assert!(said.contains("has room for those of 2 shards, and not of 3: a larger --meta-size"), "{said}");
+    make(&folder, owner(1, 1), &devices(2)).expect("a device");
+    fill(&folder);
+    is_as_filled(&folder);
+    carry_out(&folder.target(), Moved::Log, &to(&log)).expect("it can be moved");
+    is_as_filled(&folder);
+    carry_out(&folder.target(), Moved::Log, &MoveTo::Back).expect("it can be moved");
+    let before = compact::compact(&folder.target()).expect("can be compacted");
+    assert!(before.after > 0 && before.journal > 0);
+    trim::trim(&folder.target()).expect("can be trimmed");
+    is_as_filled(&folder);
+}
+
+/// Log and metadata of all partitions, on devices of their own from the beginning or moved there, and back.
+#[test]
+fn what_a_divided_device_has_elsewhere_moves_as_one() {
+    let (disks, folder) = (Folder::empty("apart-disks"), Folder::empty("apart-device"));
+    let data = device(&disks, "data", DATA_BYTES);
+    make(&folder, owner(1, 1), &Devices { partitions: 2, ..alone(data) }).expect("a device");
+    fill(&folder);
+    let small = device(&disks, "small", META_BYTES);
+    let said = refusal(carry_out(&folder.target(), Moved::Metadata, &to(&small)));
+    assert!(said.contains("has room for those of 1 shards, and not of 2"), "{said}");
+    let (log, meta) = (device(&disks, "log", LOG_BYTES), device(&disks, "meta", 3 * META_BYTES));
+    for (what, device) in [(Moved::Metadata, &meta), (Moved::Log, &log)] {
+        carry_out(&folder.target(), what, &to(device)).expect("it can be moved");
+        is_as_filled(&folder);
+        assert_eq!(storage::label_of(device).expect("a label").partitions, 2);
+    }
+    for what in [Moved::Metadata, Moved::Log] {
+        carry_out(&folder.target(), what, &MoveTo::Back).expect("it can be moved");
+        is_as_filled(&folder);
+    }
+    assert!(storage::label_of(&meta).is_err() && storage::label_of(&log).is_err(), "they are given free");
+    let apart = Folder::empty("apart-made");
+    let (next, log) = (device(&disks, "next", DATA_BYTES), Some(log));
+    let devices = Devices { log, metadata: Some(meta), partitions: 2, ..alone(next) };
+    make(&apart, owner(2, 2), &devices).expect("devices that were given free");
+    fill(&apart);
+    is_as_filled(&apart);
+}
+
+/// Of a store with as many partitions as the superblocks say, and no other number.
+#[test]
+fn a_label_with_another_number_of_partitions_is_refused() {
+    let (disks, folder) = (Folder::empty("odd-disks"), Folder::empty("odd-device"));
+    let (data, meta) = (device(&disks, "data", DATA_BYTES), device(&disks, "meta", 3 * META_BYTES));
+    let devices = Devices { metadata: Some(meta.clone()), partitions: 2, ..alone(data.clone()) };
+    make(&folder, owner(1, 1), &devices).expect("empty devices");
+    let said = || refusal(folder.target().look_at_all());
+    let relabel = |path: &Path, partitions| {
+        let label = nacre_device::Label { partitions, ..storage::label_of(path).expect("a label") };
+        let device = nacre_env::real::HeldDevice::open(path).expect("nobody has it");
+        nacre_device::write_label(&device.view().expect("it opens"), &label).expect("healthy");
+    };
+    relabel(&meta, 1);
+    assert!(said().contains("for 1 shards, and it was made for 2"), "{}", said());
+    relabel(&data, 1);
+    assert!(
+        said().contains("block leads to a device") && said().contains("for 1 shards, and it was made for 2")
+    );
+    [&meta, &data].into_iter().for_each(|path| relabel(path, 3));
+    assert!(said().contains("for 3 shards, and it was made for 2"), "{}", said());
+    [&meta, &data].into_iter().for_each(|path| relabel(path, 2));
+    is_sound(&folder);
+}
+
+/// One key for the store, from which each partition's metadata have their own, wherever they are.
+#[test]
+fn a_divided_device_is_encrypted_and_moves() {
+    let key = WrappingKey::from_text(&"k".repeat(64)).expect("a key");
+    let (disks, folder) = (Folder::empty("secret-disks"), Folder::empty("secret-device"));
+    let path = disks.path().join("key");
+    super::encrypted::write_key(&path, &"k".repeat(64));
+    let (data, meta) = (device(&disks, "data", DATA_BYTES), device(&disks, "meta", 3 * META_BYTES));
+    std::fs::write(folder.path().join("fsid"), format!("{}\n", owner(1, 1).osd_uuid)).expect("a folder");
+    let devices = Devices { partitions: 2, ..alone(data.clone()) };
+    storage::mkfs_on_devices(folder.path(), owner(1, 1), &devices, Some(&key)).expect("a device");
+    let target = crate::target::Target::new(folder.path().to_owned(), vec![path]);
+    let mut stores = target.open_all().expect("the store opens");
+    fill_store(&mut stores[HOME].0);
+    submit(&mut stores[0].0, Transaction { collection: OTHER, ops: vec![Op::CreateCollection] });
+    drop(stores);
+    let label = storage::label_of(&data).expect("a label");
+    assert!(label.is_encrypted && label.partitions == 2);
+    let heads = [0, 1].map(|partition| {
+        let at = label.part(nacre_device::RegionKind::Metadata, partition).expect("a part").offset;
+        let mut head = vec![0; 4096];
+        std::os::unix::fs::FileExt::read_exact_at(
+            &std::fs::File::open(&data).expect("a file"),
+            &mut head,
+            at,
+        )
+        .expect("within the device");
+        head
+    });
+    assert!(heads[0] != heads[1] && heads.iter().all(|head| !head.starts_with(b"NacreREG")));
+    for to in [to(&meta), MoveTo::Back] {
+        carry_out(&target, Moved::Metadata, &to).expect("it can be moved");
+        let findings = check::examine(&target, true).expect("can be checked");
+        assert!(findings.is_sound(), "{:?}", findings.problems);
+        let mut stores = target.look_at_all().expect("the store opens");
+        let mut original = stopped("original").target().look().expect("the store opens").0;
+        content::same(&mut original, &mut stores[HOME].0);
+    }
 }
 
 #[test]

@@ -155,6 +155,18 @@ fn a_whiteout_goes_with_its_last_clone() {
     assert_eq!((last.kind, last.delta.whiteouts, last.delta.objects), (LogKind::Delete, -1, -2));
 }
 
+/// It was given up for lost: the snapshot set of the head still has it.
+#[test]
+fn a_clone_without_a_record_goes_with_its_last_snapshot() {
+    let mut c = Client::default();
+    c.send(vec![full("q")]);
+    c.snapshot(7);
+    c.send(vec![full("Q")]);
+    c.store.objects.retain(|object, _| *object == c.head);
+    c.trim(SnapId(7));
+    assert_eq!(c.listed(), "head[]1{}");
+}
+
 #[test]
 fn trimming_hands_overlaps_on_to_the_older_clone() {
     let mut c = Client::default();

@@ -4,17 +4,16 @@ use super::folder::{Folder, Links, Note};
 use super::steps::{Job, Place, Planted, free_device, free_on_data, log_home, needless, to_be_freed};
 use super::{MoveError, MoveOutcome, MoveTo, Moved, Onlooker, SettledMove, data_key, look};
 use crate::storage::devices::{
-    Linked, LinkedDevices, decrypted, layout_error, metadata_place, metadata_place_on, region_of,
+    Linked, LinkedDevices, check_parts, layout_error, metadata_place, metadata_place_on, region_disk,
 };
 use crate::storage::metadata::MetadataPlace;
-use crate::storage::parts::PartDisk;
 use crate::storage::{BLOCK_FILE, Stopped, StoppedPartition, StorageError, file_error, join};
 use nacre_blockstore::Options;
 use nacre_crypt::{DataKey, WrappingKey};
-use nacre_device::{Claimed, Label, Region, RegionKind, System, claim, log_region, metadata_regions};
+use nacre_device::{Claimed, Label, RegionKind, System, claim, log_region, metadata_regions};
 use nacre_env::File;
-use nacre_env::disk::{BLOCK_BYTES, Window};
-use nacre_env::real::{DeviceView, DriverChoice, HeldDevice};
+use nacre_env::disk::BLOCK_BYTES;
+use nacre_env::real::{DeviceView, HeldDevice};
 use nacre_kv::{KvOptions, journal_file_bytes, journal_half_bytes, journal_used_bytes};
 use std::path::Path;
 use std::sync::Arc;
@@ -215,7 +214,11 @@ fn plan(
     let file = Arc::new(held.view().map_err(file_error(&name))?);
     let owner = data.label.owner;
     let key = data.key.clone();
-    let label = Label { owner, role: what.role(), device_bytes, regions, is_encrypted: key.is_some() };
+    let (role, is_encrypted, partitions) = (what.role(), key.is_some(), data.label.partitions);
+    let label = Label { owner, role, device_bytes, regions, is_encrypted, partitions };
+    if what == Moved::Metadata {
+        check_parts(&label, &name)?;
+    }
     Ok((held, Place { name, file, label, key }))
 }
 
@@ -231,12 +234,17 @@ fn region_bytes(place: &Place, kind: RegionKind) -> u64 {
 }
 
 impl Raw<'_> {
-    /// Whether the metadata have room in their new place. A journal that has not becomes smaller, as an OSD with another memory target
-    /// makes it.
+    /// Whether the metadata have room in their new place, each partition's in its part. A journal that has not becomes smaller, as an OSD
+    /// with another memory target makes it.
     fn make_fit(&self, target: &Place) -> Result<(), MoveError> {
+        (0..self.linked.partitions()).try_for_each(|partition| self.make_part_fit(target, partition))
+    }
+
+    fn make_part_fit(&self, target: &Place, partition: u32) -> Result<(), MoveError> {
         let linked = self.linked.metadata.as_ref().unwrap_or(&self.linked.data);
-        let source = metadata_place(linked, self.key.as_ref())?;
-        let room_bytes = region_bytes(target, RegionKind::Journal);
+        let source = metadata_place(linked, self.key.as_ref(), partition)?;
+        let bytes = |kind| target.label.part(kind, partition).map_or(0, |part| part.length);
+        let room_bytes = bytes(RegionKind::Journal);
         if journal_bytes(&source)? > room_bytes {
             let half_bytes = journal_half_bytes(room_bytes);
             if half_bytes > 0 {
@@ -247,26 +255,40 @@ impl Raw<'_> {
             }
         }
         let (used_bytes, _) = source.used_bytes()?;
-        let has_bytes = region_bytes(target, RegionKind::Metadata);
+        let has_bytes = bytes(RegionKind::Metadata);
         let kept_bytes = KEPT_BYTES_MAX.min(has_bytes / KEPT_DIVISOR);
-        fits(Moved::Metadata, &target.name, has_bytes, used_bytes + BESIDE_BYTES + kept_bytes)
+        // As somebody would make a device or a region for it: all parts are as large as the one that needs most.
+        let of_all = |bytes: u64| bytes * u64::from(self.linked.partitions());
+        let needed_bytes = used_bytes + BESIDE_BYTES + kept_bytes;
+        fits(Moved::Metadata, &target.name, of_all(has_bytes), of_all(needed_bytes))
     }
 
     /// The store as it will be when the job is done.
     fn copied(self, job: &Job<'_>, held: Option<HeldDevice>) -> Result<Stopped, MoveError> {
+        let count = self.linked.partitions();
         let (LinkedDevices { data, log, metadata }, key) = (self.linked, self.key.as_ref());
         let target = job.to.unwrap_or(job.data);
-        let metadata = match job.what {
-            Moved::Metadata => metadata_place_on(&target.name, &target.label, &target.file, key)?,
-            Moved::Log => metadata_place(metadata.as_ref().unwrap_or(&data), key)?,
+        let partition = |number| -> Result<StoppedPartition, MoveError> {
+            let metadata = match job.what {
+                Moved::Metadata => {
+                    metadata_place_on((&target.name, &target.label), &target.file, key, number)?
+                }
+                Moved::Log => metadata_place(metadata.as_ref().unwrap_or(&data), key, number)?,
+            };
+            let log = match (job.what, &held) {
+                (Moved::Log, Some(held)) => {
+                    let on = (target.name.as_path(), &target.label);
+                    Some(region_disk(held, on, RegionKind::Log, key, number)?)
+                }
+                (Moved::Log, None) => None,
+                (Moved::Metadata, _) => {
+                    log.as_ref().map(|log| log.disk(RegionKind::Log, key, number)).transpose()?
+                }
+            };
+            let disk = join(data.disk(RegionKind::Store, key, number)?, log, self.folder)?;
+            Ok(StoppedPartition { disk, metadata })
         };
-        let log = match (job.what, held) {
-            (Moved::Log, Some(held)) => Some(window(held, target)?),
-            (Moved::Log, None) => None,
-            (Moved::Metadata, _) => log.map(|log| log.into_disk(RegionKind::Log, key)).transpose()?,
-        };
-        let disk = join(data.into_disk(RegionKind::Store, key)?, log, self.folder)?;
-        let partitions = vec![StoppedPartition { disk, metadata }];
+        let partitions = (0..count).map(partition).collect::<Result<_, MoveError>>()?;
         Ok(Stopped { partitions, labels: Vec::new(), keys: None })
     }
 }
@@ -275,12 +297,4 @@ fn journal_bytes(place: &MetadataPlace) -> Result<u64, MoveError> {
     let MetadataPlace::Regions { device, journal: Some((part, _)), .. } = place else { return Ok(0) };
     let failed = |source| StorageError::Meta { path: device.clone(), source };
     Ok(journal_used_bytes(part.as_ref()).map_err(failed)?)
-}
-
-/// The log on a new device as a disk.
-fn window(held: HeldDevice, place: &Place) -> Result<PartDisk, MoveError> {
-    let Region { offset, length, .. } = region_of(&place.label, RegionKind::Log, &place.name)?;
-    let disk = held.into_disk(DriverChoice::Auto);
-    let disk = disk.map_err(|source| StorageError::Disk { path: place.name.clone(), source })?;
-    Ok(decrypted(Window::new(disk, offset, length), RegionKind::Log, place.key.as_ref()))
 }

@@ -14,7 +14,7 @@
 
 use super::folder::{Links, Note};
 use super::{MoveError, Moved, Progress};
-use crate::storage::devices::{journal_of, new_journal, place_of, region_of};
+use crate::storage::devices::{journal_of, new_journal, partition_key, place_of, region_of};
 use crate::storage::encryption::{part_of, through};
 use crate::storage::{StorageError, file_error};
 use nacre_blockstore::LogHome;
@@ -27,8 +27,10 @@ use std::sync::Arc;
 
 /// Bytes copied at a time; zeros of a piece that is nothing else are not written. Chunks of regions are multiples of it.
 const PIECE_BYTES: u64 = 1 << 20;
-/// Bytes at the front of a region that are cleared when it is given up: heads, and beginnings of what they speak of.
+/// Bytes at the front of each partition's part of a region that are cleared when it is given up: heads, and beginnings of what they speak of.
 const CLEARED_BYTES: u64 = 4 << 20;
+/// Of which regions each partition has a part.
+const METADATA_KINDS: [RegionKind; 2] = [RegionKind::Metadata, RegionKind::Journal];
 
 /// A device of the store, all of it.
 #[derive(Debug, Clone)]
@@ -50,9 +52,19 @@ impl Place {
         Ok(through(Arc::new(part), self.key.as_ref(), part_of(kind)))
     }
 
-    /// What the region of the metadata lies in: the whole device, decrypted. Regions lie elsewhere on each device, and so do tweaks.
-    fn below_metadata(&self) -> Arc<dyn File> {
-        through(Arc::clone(&self.file), self.key.as_ref(), part_of(RegionKind::Metadata))
+    /// What a partition's metadata lie in: the whole device, decrypted by its key. Regions lie elsewhere on each device, and so do tweaks.
+    fn below_metadata(&self, partition: u32) -> Arc<dyn File> {
+        let key = partition_key(self.key.as_ref(), partition);
+        through(Arc::clone(&self.file), key.as_ref(), part_of(RegionKind::Metadata))
+    }
+
+    fn tree(&self, partition: u32) -> Result<RegionFile, MoveError> {
+        let place = place_of(&self.label, &self.name, partition)?;
+        RegionFile::open(self.below_metadata(partition), place).map_err(self.failed())
+    }
+
+    fn journal(&self, partition: u32) -> Option<(Arc<DevicePart>, u64)> {
+        journal_of(&self.label, &self.file, self.key.as_ref(), partition)
     }
 
     fn failed(&self) -> impl FnOnce(std::io::Error) -> MoveError + use<> {
@@ -141,26 +153,43 @@ impl Job<'_> {
 
     fn copy_metadata(&self, progress: &mut dyn FnMut(Progress)) -> Result<(), MoveError> {
         let (source, target) = (self.source(), self.target());
-        let region = |place: &Place| place_of(&place.label, &place.name);
-        let from = RegionFile::open(source.below_metadata(), region(source)?).map_err(source.failed())?;
-        let to = RegionFile::create(target.below_metadata(), region(target)?).map_err(target.failed())?;
-        copy_file(&from, &to, progress).map_err(target.failed())?;
-        let journal = |place: &Place| journal_of(&place.label, &place.file, place.key.as_ref());
-        let used_bytes = match journal(source) {
+        let trees = (0..self.data.label.partitions).map(|partition| source.tree(partition));
+        let trees: Vec<RegionFile> = trees.collect::<Result<_, MoveError>>()?;
+        let used_bytes = |tree: &RegionFile| tree.room().map(|room| room.used_bytes);
+        let used_bytes = trees.iter().map(used_bytes).collect::<std::io::Result<Vec<u64>>>();
+        let used_bytes = used_bytes.map_err(source.failed())?;
+        let (mut before_bytes, total_bytes) = (0, used_bytes.iter().sum());
+        for ((partition, tree), used_bytes) in (0..).zip(&trees).zip(used_bytes) {
+            let place = place_of(&target.label, &target.name, partition)?;
+            let to = RegionFile::create(target.below_metadata(partition), place).map_err(target.failed())?;
+            let mut told = |of_tree: Progress| {
+                progress(Progress { done_bytes: before_bytes + of_tree.done_bytes, total_bytes });
+            };
+            copy_file(tree, &to, &mut told).map_err(target.failed())?;
+            before_bytes += used_bytes;
+            self.copy_journal(partition)?;
+            // The first one makes the head durable, the second its other copy.
+            to.sync().and_then(|()| target.file.sync()).map_err(target.failed())?;
+        }
+        Ok(())
+    }
+
+    fn copy_journal(&self, partition: u32) -> Result<(), MoveError> {
+        let (source, target) = (self.source(), self.target());
+        let (from, to) = (source.journal(partition), target.journal(partition));
+        let used_bytes = match &from {
             Some((part, _)) => journal_used_bytes(part.as_ref()).map_err(meta_error(source))?,
             None => 0,
         };
-        match (journal(source), journal(target)) {
+        match (from, to) {
             (Some((from, _)), Some((to, room_bytes))) if used_bytes > 0 && used_bytes <= room_bytes => {
-                copy_bytes(from.as_ref(), to.as_ref(), used_bytes).map_err(target.failed())?;
+                copy_bytes(from.as_ref(), to.as_ref(), used_bytes).map_err(target.failed())
             }
             (_, to) if used_bytes == 0 => {
-                to.map_or(Ok(()), |(part, _)| new_journal(part.as_ref())).map_err(target.failed())?;
+                to.map_or(Ok(()), |(part, _)| new_journal(part.as_ref())).map_err(target.failed())
             }
-            _ => return Err(MoveError::NoJournalPlace { device: target.name.clone() }),
+            _ => Err(MoveError::NoJournalPlace { device: target.name.clone() }),
         }
-        // The first one makes the head durable, the second its other copy.
-        to.sync().and_then(|()| target.file.sync()).map_err(target.failed())
     }
 
     /// Step 4: the link leads to the new place, where all is durable before.
@@ -226,8 +255,7 @@ pub(in crate::storage) fn needless(job: &Job<'_>) -> Result<Vec<(u64, u64)>, Mov
 
 /// Of a device with the data.
 fn metadata_ranges(data: &Place) -> impl Iterator<Item = (u64, u64)> + '_ {
-    let kinds = [RegionKind::Metadata, RegionKind::Journal];
-    let regions = data.label.regions.iter().filter(move |region| kinds.contains(&region.kind));
+    let regions = METADATA_KINDS.into_iter().filter_map(move |kind| data.label.region(kind));
     regions.map(|region| (region.offset, region.length))
 }
 
@@ -239,10 +267,13 @@ pub(in crate::storage) fn free_on_data(what: Moved, data: &Place) -> Result<(), 
             log_home(data)?.sign_data(part.as_ref(), false).map_err(data.failed())
         }
         Moved::Metadata => {
-            for (offset, length) in metadata_ranges(data) {
-                let cleared = usize::try_from(length.min(CLEARED_BYTES)).unwrap_or(0);
+            let parts = (0..data.label.partitions).flat_map(|partition| {
+                METADATA_KINDS.into_iter().filter_map(move |kind| data.label.part(kind, partition))
+            });
+            for part in parts {
+                let cleared = usize::try_from(part.length.min(CLEARED_BYTES)).unwrap_or(0);
                 // As they are, also on a device that is encrypted, where they read as zeros.
-                data.file.write(offset, &vec![0; cleared]).map_err(data.failed())?;
+                data.file.write(part.offset, &vec![0; cleared]).map_err(data.failed())?;
             }
             data.file.sync().map_err(data.failed())
         }
@@ -264,7 +295,8 @@ pub(in crate::storage) fn free_device(
         Ok(found) if ours(&found.label) => found.label,
         // Power went as it got its label, or lost it.
         Err(LabelError::Damaged { .. }) => {
-            Label { owner, role: what.role(), device_bytes, regions: Vec::new(), is_encrypted: false }
+            let (role, regions) = (what.role(), Vec::new());
+            Label { owner, role, device_bytes, regions, is_encrypted: false, partitions: 1 }
         }
         Err(LabelError::Device(source)) => return Err(file_error(name)(source).into()),
         _ => return Ok(false),

@@ -19,19 +19,20 @@ struct Way {
     from: Option<&'static str>,
     to: Option<&'static str>,
     is_encrypted: bool,
+    partitions: u32,
 }
 
-const fn ways(what: Moved, is_encrypted: bool) -> [Way; 3] {
+const fn ways(what: Moved, is_encrypted: bool, partitions: u32) -> [Way; 3] {
     [
-        Way { what, from: None, to: Some(ONE), is_encrypted },
-        Way { what, from: Some(ONE), to: Some(TWO), is_encrypted },
-        Way { what, from: Some(TWO), to: None, is_encrypted },
+        Way { what, from: None, to: Some(ONE), is_encrypted, partitions },
+        Way { what, from: Some(ONE), to: Some(TWO), is_encrypted, partitions },
+        Way { what, from: Some(TWO), to: None, is_encrypted, partitions },
     ]
 }
 
 /// A store before such a move.
 fn before(way: Way, seed: u64) -> Rig {
-    let mut rig = Rig::new(seed, way.is_encrypted);
+    let mut rig = Rig::new(seed, way.is_encrypted, way.partitions);
     if way.from.is_some() {
         rig.move_all(way.what, way.from, Planted::Nothing).expect("healthy");
         rig.write_more(3);
@@ -68,11 +69,13 @@ fn with_power_lost(way: Way, victim: Victim, after: u64, planted: Planted) -> Re
     Ok(true)
 }
 
-fn survives(what: Moved, is_encrypted: bool) {
-    for way in ways(what, is_encrypted) {
+/// Of metadata of several partitions, which do the same one after the other, at one moment in so many.
+fn survives(what: Moved, is_encrypted: bool, partitions: u32) {
+    let step = if matches!(what, Moved::Metadata) { partitions as usize } else { 1 };
+    for way in ways(what, is_encrypted, partitions) {
         let mut losses = 0;
         for victim in VICTIMS {
-            for after in 0.. {
+            for after in (0..).step_by(step) {
                 match with_power_lost(way, victim, after, Planted::Nothing) {
                     Ok(true) => losses += 1,
                     Ok(false) => break,
@@ -86,28 +89,80 @@ fn survives(what: Moved, is_encrypted: bool) {
 
 #[test]
 fn a_log_that_is_moved_survives_losses_of_power() {
-    survives(Moved::Log, false);
+    survives(Moved::Log, false, 1);
 }
 
 #[test]
 fn metadata_that_are_moved_survive_losses_of_power() {
-    survives(Moved::Metadata, false);
+    survives(Moved::Metadata, false, 1);
 }
 
 #[test]
 fn so_does_a_log_that_is_encrypted() {
-    survives(Moved::Log, true);
+    survives(Moved::Log, true, 1);
 }
 
 #[test]
 fn so_do_metadata_that_are_encrypted() {
-    survives(Moved::Metadata, true);
+    survives(Moved::Metadata, true, 1);
+}
+
+#[test]
+fn so_does_a_log_of_two_partitions() {
+    survives(Moved::Log, false, 2);
+}
+
+#[test]
+fn so_do_metadata_of_two_partitions() {
+    survives(Moved::Metadata, false, 2);
+}
+
+#[test]
+fn so_do_metadata_of_three_partitions_that_are_encrypted() {
+    survives(Moved::Metadata, true, 3);
+}
+
+/// Power goes on one device after so many changes of it, and with it on all: whatever was not durable there may be lost.
+fn writes_survive(apart: &[(Moved, &'static str)], is_encrypted: bool, partitions: u32) {
+    for victim in [DATA].into_iter().chain(apart.iter().map(|(_, device)| *device)) {
+        let mut losses = 0;
+        for after in (0..).step_by(2) {
+            let mut rig = Rig::new(after * 31 + 7, is_encrypted, partitions);
+            for (what, device) in apart {
+                rig.move_all(*what, Some(device), Planted::Nothing).expect("healthy");
+            }
+            rig.lose_power_after(Victim::Device(victim), after);
+            let went = !rig.try_to_write(8);
+            rig.crash();
+            let context = format!("{apart:?}, {partitions} partitions, {victim} without power after {after}");
+            rig.check().unwrap_or_else(|why| panic!("{context}: {why}"));
+            rig.write_more(2);
+            rig.check().unwrap_or_else(|why| panic!("{context}, opened again: {why}"));
+            if !went {
+                break;
+            }
+            losses += 1;
+        }
+        assert!(losses > 3, "{apart:?}, {victim}: {losses} losses of power");
+    }
+}
+
+#[test]
+fn what_is_acknowledged_survives_losses_of_power_where_partitions_share_a_device() {
+    writes_survive(&[], false, 2);
+    writes_survive(&[], true, 3);
+}
+
+#[test]
+fn so_it_does_where_log_and_metadata_have_devices_of_their_own() {
+    writes_survive(&[(Moved::Log, ONE), (Moved::Metadata, TWO)], false, 3);
+    writes_survive(&[(Moved::Metadata, ONE)], true, 2);
 }
 
 #[test]
 fn a_link_that_changes_too_early_and_a_place_given_up_too_early_are_found() {
     for planted in [Planted::EarlySwitch, Planted::EarlyFree] {
-        let (log, metadata) = (ways(Moved::Log, false), ways(Moved::Metadata, false));
+        let (log, metadata) = (ways(Moved::Log, false, 1), ways(Moved::Metadata, false, 2));
         for way in [log[1], metadata[0], metadata[1]] {
             let to = way.to.expect("a device");
             let found = [Victim::Device(to), Victim::Folder].into_iter().any(|victim| {
@@ -121,8 +176,8 @@ fn a_link_that_changes_too_early_and_a_place_given_up_too_early_are_found() {
     }
 }
 
-fn goes_to_and_fro(is_encrypted: bool) {
-    let mut rig = Rig::new(1, is_encrypted);
+fn goes_to_and_fro(is_encrypted: bool, partitions: u32) {
+    let mut rig = Rig::new(1, is_encrypted, partitions);
     for (what, to) in [
         (Moved::Log, Some(ONE)),
         (Moved::Metadata, Some(TWO)),
@@ -146,10 +201,16 @@ fn goes_to_and_fro(is_encrypted: bool) {
 
 #[test]
 fn a_store_goes_to_and_fro() {
-    goes_to_and_fro(false);
+    goes_to_and_fro(false, 1);
+}
+
+#[test]
+fn so_does_one_of_three_partitions() {
+    goes_to_and_fro(false, 3);
 }
 
 #[test]
 fn an_encrypted_store_goes_to_and_fro_and_shows_nothing_on_any_device() {
-    goes_to_and_fro(true);
+    goes_to_and_fro(true, 1);
+    goes_to_and_fro(true, 3);
 }

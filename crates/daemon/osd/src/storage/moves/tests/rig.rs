@@ -1,6 +1,6 @@
 //! A store on simulated devices, with an OSD's folder that loses power as they do.
 
-use crate::storage::devices::metadata_place_on;
+use crate::storage::devices::{metadata_place_on, partition_key};
 use crate::storage::encryption::{cipher, part_of, through};
 use crate::storage::make_journal;
 use crate::storage::metadata::MetadataPlace;
@@ -8,7 +8,7 @@ use crate::storage::moves::folder::{Links, Note};
 use crate::storage::moves::steps::{Job, Place, Planted, free_device, free_on_data, log_home, to_be_freed};
 use crate::storage::moves::{MoveError, Moved};
 use crate::storage::{LOG_FILE, META_DEVICE, StorageError};
-use nacre_blockstore::{BlockStore, Options, SplitDisk, refuse_without_log};
+use nacre_blockstore::{BlockStore, Options, Partitions, SplitDisk, refuse_without_log};
 use nacre_buf::{AlignedBuf, BufList, ByteStr, Bytes};
 use nacre_crypt::{CryptDisk, DataKey, Part};
 use nacre_device::{Label, Owner, Region, RegionKind, Role, read_label, write_label};
@@ -17,9 +17,9 @@ use nacre_env::disk::{
     Disk, DiskCompletion, DiskError, DiskInfo, DiskRequest, DiskTag, Durability, Window, assert_range,
     assert_write,
 };
-use nacre_kv::{KvOptions, RegionFile};
+use nacre_kv::{KvOptions, KvStore, RegionFile};
 use nacre_simdisk::SimFile;
-use nacre_store::{Completion, ObjectStore};
+use nacre_store::{Completion, ObjectStore, StoreState};
 use nacre_txn::{FetchFrom, ObjectView, Op, ReadError, StoreToken, Transaction};
 use nacre_types::entropy::SeededEntropy;
 use nacre_types::{Entropy, Errno, HObject, PgId, SpgId, Uuid};
@@ -156,6 +156,7 @@ pub(super) struct Rig {
     devices: BTreeMap<&'static str, SimFile>,
     /// Of an encrypted one.
     key: Option<DataKey>,
+    partitions: u32,
     pub(super) links: SimLinks,
     objects: u32,
 }
@@ -172,18 +173,19 @@ fn region(kind: RegionKind, offset: u64, length: u64) -> Region {
     Region { kind, offset: offset * MIB, length: length * MIB }
 }
 
-fn data_label(is_encrypted: bool) -> Label {
+fn data_label(is_encrypted: bool, partitions: u32) -> Label {
     let regions = vec![
         region(RegionKind::Journal, 1, 1),
         region(RegionKind::Metadata, 2, 14),
         region(RegionKind::Store, 16, 20),
     ];
-    Label { owner: OWNER, role: Role::Data, device_bytes: DATA_BYTES, regions, is_encrypted }
+    let (owner, role, device_bytes) = (OWNER, Role::Data, DATA_BYTES);
+    Label { owner, role, device_bytes, regions, is_encrypted, partitions }
 }
 
 impl Rig {
-    /// A store with everything on the device with the data, and something in it.
-    pub(super) fn new(seed: u64, is_encrypted: bool) -> Self {
+    /// A store of so many partitions with everything on the device with the data, and something in each.
+    pub(super) fn new(seed: u64, is_encrypted: bool, partitions: u32) -> Self {
         let devices: BTreeMap<_, _> =
             [DATA, ONE, TWO].into_iter().zip(seed..).map(|(name, seed)| (name, SimFile::new(seed))).collect();
         for (name, device) in &devices {
@@ -193,20 +195,26 @@ impl Rig {
         let links = SimLinks::default();
         links.0.lock().expect("not poisoned").seed = seed;
         let key = is_encrypted.then(|| DataKey::generate(&mut SeededEntropy(seed)));
-        let mut rig = Self { devices, key, links, objects: 0 };
-        let data = rig.place(DATA, data_label(is_encrypted));
+        let mut rig = Self { devices, key, partitions, links, objects: 0 };
+        let data = rig.place(DATA, data_label(is_encrypted, partitions));
         write_label(data.file.as_ref(), &data.label).expect("healthy");
-        let region = data.label.region(RegionKind::Metadata).expect("there is one");
-        let place =
-            nacre_kv::RegionPlace { offset: region.offset, length: region.length, owner: OWNER.store.0 };
-        let device = through(Arc::clone(&data.file), rig.key.as_ref(), Part::Metadata);
-        RegionFile::create(device, place).expect("healthy");
+        for partition in 0..partitions {
+            let region = data.label.part(RegionKind::Metadata, partition).expect("there is one");
+            let place =
+                nacre_kv::RegionPlace { offset: region.offset, length: region.length, owner: OWNER.store.0 };
+            let key = partition_key(rig.key.as_ref(), partition);
+            let device = through(Arc::clone(&data.file), key.as_ref(), Part::Metadata);
+            RegionFile::create(device, place).expect("healthy");
+        }
         let metadata = rig.metadata(&data).expect("just made");
-        let mut kv = metadata.open_tree(KvOptions::default()).expect("new");
+        let trees = metadata.iter().map(|metadata| metadata.open_tree(KvOptions::default()).expect("new"));
+        let mut trees: Vec<_> = trees.collect();
+        let mut all: Vec<&mut dyn KvStore> = trees.iter_mut().map(|tree| tree as &mut dyn KvStore).collect();
         let mut disk = rig.disk(&data, RegionKind::Store);
-        BlockStore::mkfs(disk.as_mut(), &mut kv, OWNER.store.0, &Options::default()).expect("healthy");
-        drop(kv);
-        make_journal(&metadata, HALF_BYTES * 64).expect("healthy");
+        Partitions::mkfs(disk.as_mut(), &mut all, OWNER.store.0, &Options::default()).expect("healthy");
+        drop(trees);
+        let half_bytes = HALF_BYTES / u64::from(partitions);
+        metadata.iter().for_each(|metadata| make_journal(metadata, half_bytes * 64).expect("healthy"));
         rig.write_more(6);
         rig
     }
@@ -217,8 +225,10 @@ impl Rig {
         Place { name: name.into(), file, label, key: self.key.clone() }
     }
 
-    fn metadata(&self, place: &Place) -> Result<MetadataPlace, StorageError> {
-        metadata_place_on(&place.name, &place.label, &place.file, self.key.as_ref())
+    /// Of each partition.
+    fn metadata(&self, place: &Place) -> Result<Vec<MetadataPlace>, StorageError> {
+        let (on, key) = ((place.name.as_path(), &place.label), self.key.as_ref());
+        (0..self.partitions).map(|partition| metadata_place_on(on, &place.file, key, partition)).collect()
     }
 
     fn disk(&self, place: &Place, kind: RegionKind) -> Box<dyn Disk> {
@@ -244,47 +254,75 @@ impl Rig {
         known.transpose()
     }
 
-    /// As an OSD does.
-    fn open(&self) -> Result<BlockStore, String> {
+    /// The store's disk, with its log.
+    fn joined(&self, data: &Place, log: Option<&Place>) -> Result<Box<dyn Disk>, String> {
+        let mut disk = self.disk(data, RegionKind::Store);
+        let disk = match log {
+            None => refuse_without_log(disk.as_mut()).map(|()| disk),
+            Some(log) => SplitDisk::open(disk, self.disk(log, RegionKind::Log))
+                .map(|disk| Box::new(disk) as Box<dyn Disk>),
+        };
+        disk.map_err(|error| format!("log: {error}"))
+    }
+
+    /// All partitions, as an OSD does.
+    fn open(&self) -> Result<Vec<BlockStore>, String> {
         let data = self.labelled(DATA)?;
         let (log, metadata) = (self.linked(LOG_FILE)?, self.linked(META_DEVICE)?);
         let place = metadata.as_ref().unwrap_or(&data);
         let metadata = self.metadata(place).map_err(|error| format!("metadata: {error}"))?;
-        let kv = metadata.open().map_err(|error| format!("metadata: {error}"))?;
-        let mut disk = self.disk(&data, RegionKind::Store);
-        let disk = match log {
-            None => refuse_without_log(disk.as_mut()).map(|()| disk),
-            Some(log) => SplitDisk::open(disk, self.disk(&log, RegionKind::Log))
-                .map(|disk| Box::new(disk) as Box<dyn Disk>),
+        let opened = metadata.iter().map(MetadataPlace::open).collect::<Result<Vec<_>, _>>();
+        let all = opened.map_err(|error| format!("metadata: {error}"))?;
+        let trees: Vec<&dyn KvStore> = all.iter().map(|kv| kv.as_ref() as &dyn KvStore).collect();
+        let failed = |error| format!("store: {error}");
+        let mut shared =
+            Partitions::read(self.joined(&data, log.as_ref())?.as_mut(), &trees).map_err(failed)?;
+        let open = |(number, kv)| {
+            let disk = self.joined(&data, log.as_ref())?;
+            Ok(shared.open(number, disk, kv, Options::default()).map_err(failed)?.0)
         };
-        let disk = disk.map_err(|error| format!("log: {error}"))?;
-        let options = Options::default();
-        let (store, _) = BlockStore::open(disk, kv, options).map_err(|error| format!("store: {error}"))?;
-        Ok(store)
+        (0..).zip(all).map(open).collect()
+    }
+
+    /// Which partition has an object.
+    fn home(&self, nth: u32) -> usize {
+        (nth % self.partitions) as usize
     }
 
     /// Writes objects, of which the last ones are only in the log.
     pub(super) fn write_more(&mut self, count: u32) {
-        let mut store = self.open().expect("the store opens");
-        for nth in self.objects..self.objects + count {
-            let mut ops = if nth == 0 { vec![Op::CreateCollection] } else { Vec::new() };
+        assert!(self.try_to_write(count), "the store opens, and there is room");
+    }
+
+    /// The same, where power may go: false when it went. Those that were acknowledged are the store's.
+    pub(super) fn try_to_write(&mut self, count: u32) -> bool {
+        let Ok(mut stores) = self.open() else { return false };
+        let (middle, end) = (self.objects + count / 2, self.objects + count);
+        while self.objects < end {
+            let nth = self.objects;
+            let store = &mut stores[self.home(nth)];
+            let mut ops = if nth < self.partitions { vec![Op::CreateCollection] } else { Vec::new() };
             let object = object(nth);
             ops.push(Op::Write { object: object.clone(), offset: 0, data: BufList::from(content(nth)) });
             ops.push(Op::OmapSet { object, entries: vec![("key".into(), content(nth).into())] });
-            store.submit(Transaction { collection: PG, ops }, TOKEN).expect("there is room");
-            wait_for(&mut store, Completion::Durable(TOKEN));
-            if nth == self.objects + count / 2 {
-                store.checkpoint_now().expect("healthy");
+            let submitted = store.submit(Transaction { collection: PG, ops }, TOKEN);
+            if submitted.is_err() || !comes(store, Completion::Durable(TOKEN)) {
+                return false;
+            }
+            self.objects += 1;
+            if nth == middle && stores.iter_mut().any(|store| store.checkpoint_now().is_err()) {
+                return false;
             }
         }
-        self.objects += count;
+        true
     }
 
     /// What is wrong with the store.
     pub(super) fn check(&self) -> Result<(), String> {
-        let mut store = self.open()?;
+        let mut stores = self.open()?;
         for nth in 0..self.objects {
-            let data = read(&mut store, &object(nth));
+            let store = &mut stores[self.home(nth)];
+            let data = read(store, &object(nth));
             if data != content(nth) {
                 return Err(format!("object {nth} is not as it was: {} bytes", data.len()));
             }
@@ -294,11 +332,14 @@ impl Rig {
                 return Err(format!("the omap of object {nth} is not as it was"));
             }
         }
-        let report = store.check(true);
-        if report.inconsistencies.is_empty() && report.damaged.is_empty() {
-            return Ok(());
+        for (number, store) in stores.iter_mut().enumerate() {
+            let report = store.check(true);
+            if !report.inconsistencies.is_empty() || !report.damaged.is_empty() {
+                let (wrong, damaged) = (report.inconsistencies, report.damaged.len());
+                return Err(format!("partition {number}: {wrong:?}, {damaged} damaged"));
+            }
         }
-        Err(format!("{:?} {:?}", report.inconsistencies, report.damaged.len()))
+        Ok(())
     }
 
     /// Which of some marks are at the beginning of a sector, as the devices have it.
@@ -326,7 +367,8 @@ impl Rig {
             Moved::Metadata => vec![region(RegionKind::Journal, 1, 2), region(RegionKind::Metadata, 4, 18)],
         };
         let is_encrypted = self.key.is_some();
-        Label { owner: OWNER, role: what.role(), device_bytes: OTHER_BYTES, regions, is_encrypted }
+        let (owner, role, device_bytes) = (OWNER, what.role(), OTHER_BYTES);
+        Label { owner, role, device_bytes, regions, is_encrypted, partitions: self.partitions }
     }
 
     /// All of a move, as the tool makes it.
@@ -397,14 +439,19 @@ fn content(nth: u32) -> Vec<u8> {
     vec![u8::try_from(nth % 200 + 1).expect("small"); 3000 + nth as usize * 900]
 }
 
-fn wait_for(store: &mut BlockStore, completion: Completion) {
+/// False when the store fails first.
+fn comes(store: &mut BlockStore, completion: Completion) -> bool {
     let mut completions = Vec::new();
     while !completions.contains(&completion) {
         store.drain(&mut completions);
+        if store.state() == StoreState::Failed {
+            return completions.contains(&completion);
+        }
         if completions.is_empty() {
             store.wait();
         }
     }
+    true
 }
 
 fn read(store: &mut BlockStore, name: &HObject) -> Vec<u8> {
@@ -413,7 +460,7 @@ fn read(store: &mut BlockStore, name: &HObject) -> Vec<u8> {
             Ok(data) => return data.to_bytes().to_vec(),
             Err(ReadError::Pending { offset, length, .. }) => {
                 store.fetch(&PG, name, offset, length, FetchFrom::Anywhere, TOKEN);
-                wait_for(store, Completion::Fetched(TOKEN));
+                assert!(comes(store, Completion::Fetched(TOKEN)), "healthy");
             }
             Err(ReadError::Damaged { .. }) => return Vec::new(),
         }
