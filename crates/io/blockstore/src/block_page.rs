@@ -242,11 +242,13 @@ mod tests {
 
     #[test]
     fn blobs_survive_the_encoding_whatever_was_punched_out_of_them() {
+        let wide = blob((1 << 32) - 5, PAGE_BLOCKS, 3);
         let (a, b) = (blob(500, PAGE_BLOCKS, 3), blob(700, 2, 1));
         let plain = Place::Block(DeviceBlock { block: 9, crc: 2 });
         let whole: Vec<_> = (0..PAGE_BLOCKS).map(|at| (at, in_blob(&a, small(at)))).collect();
         let punched = vec![(0, in_blob(&a, 0)), (1, plain), (2, in_blob(&a, 2)), (3, in_blob(&b, 1))];
-        for places in [whole, punched] {
+        let across = vec![(0, in_blob(&wide, 0)), (2, in_blob(&wide, 2))];
+        for places in [whole, punched, across] {
             let mut back = Vec::new();
             decode(&mut Reader::new(bytes_of(&places).into()), 2, &mut back).expect("our own bytes");
             let back: Vec<_> =
@@ -265,7 +267,7 @@ mod tests {
         assert_eq!(decode(good.clone()), Ok(()));
         // Of the first stretch: nth at 10, blocks, algorithm, 4 bytes, 8 of the pool, stored at 25.
         for (byte, value) in
-            [(3, 2), (10, 3), (11, 2), (11, 33), (12, 0), (12, 4), (14, 99), (15, 1), (25, 1), (25, 200)]
+            [(3, 2), (9, 16), (31, 16), (10, 3), (11, 2), (11, 33), (12, 0), (12, 4), (14, 99), (15, 1), (25, 1), (25, 200)]
         {
             let mut bad = good.clone();
             bad[byte] = value;

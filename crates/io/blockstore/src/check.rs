@@ -125,6 +125,11 @@ fn check_table(table: &Table, report: &mut CheckReport) {
                     .inconsistencies
                     .push(format!("{name}: page {number} has less of a blob than it costs"));
             }
+            for (_, slot) in page.iter(number) {
+                if let Slot::Blob(blob, _) = slot {
+                    packed.add_block(blob);
+                }
+            }
             for blob in page.blobs() {
                 packed.add(&blob);
                 blob.stored().iter().for_each(|device| references.add(device.block));

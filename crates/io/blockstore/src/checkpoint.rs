@@ -27,6 +27,7 @@ use crate::blocks::Period;
 use crate::dirty::Dirty;
 use crate::freemap::RefChanges;
 use crate::kv_schema::State;
+use crate::page::page_of;
 use crate::throttle::fill::{Fill, WHOLE};
 use crate::throttle::{Begins, Ends};
 use crate::wal::TxnNumber;
@@ -71,15 +72,17 @@ impl Home {
     }
 }
 
-/// The blobs that homes go into, or that show between their pieces, each once, with the index of a block that has it.
+/// The blobs that homes of one object go into, or that show between their pieces, each once, with the index of a block that has it.
 pub(crate) fn blobs_of<'a>(
     homes: &'a [Home],
     blob: impl Fn(&'a Home) -> Option<&'a Arc<Blob>>,
 ) -> Vec<(u32, &'a Arc<Blob>)> {
     let mut blobs: Vec<(u32, &Arc<Blob>)> = Vec::new();
     for home in homes {
+        // Those of a page are side by side.
+        let in_page = |known: &&(u32, &Arc<Blob>)| page_of(known.0) == page_of(home.index);
         if let Some(blob) = blob(home)
-            && blobs.iter().rev().all(|(_, known)| known.first() != blob.first())
+            && blobs.iter().rev().take_while(in_page).all(|(_, known)| known.first() != blob.first())
         {
             blobs.push((home.index, blob));
         }

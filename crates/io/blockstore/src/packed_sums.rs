@@ -1,5 +1,5 @@
-//! [`PackedSums`]: what the pages of all objects refer to of blobs, counted by pool. A page that needs a blob counts all of it, so what
-//! clones share counts for each.
+//! [`PackedSums`]: what the pages of all objects refer to of blobs, counted by pool: all that a blob takes for each page that needs it, and
+//! of what it holds the blocks that are still in it. So what clones share counts for each.
 
 use crate::BLOCK;
 use crate::blob::Blob;
@@ -14,7 +14,7 @@ pub(crate) struct PackedSums(BTreeMap<PoolId, Sum>);
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 struct Sum {
-    /// Blocks of objects that the blobs hold.
+    /// Blocks of objects that are in blobs; not those in memory above one, which come home elsewhere.
     blocks: u64,
     /// Blocks of the device that they take.
     stored: u64,
@@ -30,20 +30,33 @@ impl PackedSums {
     /// One page more needs the blob.
     pub(crate) fn add(&mut self, blob: &Blob) {
         let sum = self.0.entry(blob.pool).or_default();
-        sum.blocks += u64::from(blob.blocks());
         sum.stored += blob.stored().len() as u64;
         sum.bytes += u64::from(blob.bytes());
     }
 
     /// One page less.
     pub(crate) fn remove(&mut self, blob: &Blob) {
-        let Some(sum) = self.0.get_mut(&blob.pool) else { return };
+        self.take(blob.pool, Sum { blocks: 0, stored: blob.stored().len() as u64, bytes: blob.bytes().into() });
+    }
+
+    /// One block more of an object is in the blob.
+    pub(crate) fn add_block(&mut self, blob: &Blob) {
+        self.0.entry(blob.pool).or_default().blocks += 1;
+    }
+
+    /// One block less.
+    pub(crate) fn remove_block(&mut self, blob: &Blob) {
+        self.take(blob.pool, Sum { blocks: 1, ..Sum::default() });
+    }
+
+    fn take(&mut self, pool: PoolId, less: Sum) {
+        let Some(sum) = self.0.get_mut(&pool) else { return };
         // What is counted wrong is found by a check.
-        sum.blocks = sum.blocks.saturating_sub(blob.blocks().into());
-        sum.stored = sum.stored.saturating_sub(blob.stored().len() as u64);
-        sum.bytes = sum.bytes.saturating_sub(blob.bytes().into());
+        sum.blocks = sum.blocks.saturating_sub(less.blocks);
+        sum.stored = sum.stored.saturating_sub(less.stored);
+        sum.bytes = sum.bytes.saturating_sub(less.bytes);
         if *sum == Sum::default() {
-            self.0.remove(&blob.pool);
+            self.0.remove(&pool);
         }
     }
 
@@ -87,7 +100,10 @@ mod tests {
     #[test]
     fn pools_count_by_themselves_and_go_with_their_last_blob() {
         let mut sums = PackedSums::default();
-        [2, 5, 2].into_iter().for_each(|pool| sums.add(&blob(pool)));
+        for pool in [2, 5, 2] {
+            sums.add(&blob(pool));
+            (0..3).for_each(|_| sums.add_block(&blob(pool)));
+        }
         let usage = |original_bytes, allocated_bytes, packed_bytes| PackedUsage {
             original_bytes,
             allocated_bytes,
@@ -100,6 +116,11 @@ mod tests {
         let mut w = Writer::new();
         sums.encode(&mut w);
         assert_eq!(PackedSums::decode(&mut Reader::new(w.finish())), Ok(sums.clone()));
+        sums.remove_block(&blob(5));
+        assert_eq!(sums.by_pool().last(), Some((5, usage(8192, 4096, 1000))), "one was overwritten");
+        for (pool, blocks) in [(2, 6), (5, 2)] {
+            (0..blocks).for_each(|_| sums.remove_block(&blob(pool)));
+        }
         [2, 5, 2].into_iter().for_each(|pool| sums.remove(&blob(pool)));
         assert!(sums.is_empty());
     }

@@ -2,7 +2,7 @@
 
 use super::{CHUNKS_PER_STEP, PAIRS_PER_STEP};
 use crate::alloc::Cuts;
-use crate::blob::Place;
+use crate::blob::{Blob, Place};
 use crate::blocks::{Blocks, Period};
 use crate::checkpoint::{Checkpoint, Home, Stage, blobs_of};
 use crate::onode::Onode;
@@ -10,12 +10,24 @@ use crate::options::Planted;
 use crate::slot::Slot;
 use crate::store::BlockStore;
 use crate::table::Table;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// Blocks given their new home in one step.
 const ADOPTIONS_PER_STEP: usize = 256;
 /// Runs of blocks freed in one step.
 const FREES_PER_STEP: usize = 64;
+
+/// The blobs that homes of one object go into, each with those of them that do: they are side by side.
+fn in_new_blobs(homes: &[Home]) -> impl Iterator<Item = (Range<usize>, &Arc<Blob>)> {
+    let first = |home: &Home| home.new_blob().map(|blob| blob.first());
+    let mut behind = 0;
+    homes.chunk_by(move |a, b| first(a) == first(b)).filter_map(move |some| {
+        let range = behind..behind + some.len();
+        behind = range.end;
+        Some((range, some.first()?.new_blob()?))
+    })
+}
 
 impl BlockStore {
     /// Objects of the cut become clean ones, the last one first.
@@ -50,8 +62,7 @@ impl BlockStore {
             let blocks = Arc::make_mut(&mut Arc::make_mut(&mut onode).blocks);
             for home in homes {
                 blocks.came_home(home.index, home.target.clone());
-                space.dirty_slots -= 1;
-                space.left_base(home);
+                space.came_home(home);
             }
             for (_, blob) in blobs_of(homes, Home::new_blob) {
                 space.packed.add(blob);
@@ -81,7 +92,14 @@ impl BlockStore {
         let (mut before, mut after) = (Vec::new(), Vec::new());
         let adopted = onodes.change(&id, |onode| {
             let is_same = |home: &Home| onode.blocks.get(home.index).is_some_and(|slot| same(slot, home));
-            let adopted: Vec<bool> = homes.iter().map(is_same).collect();
+            let mut adopted: Vec<bool> = homes.iter().map(is_same).collect();
+            for (range, blob) in in_new_blobs(homes) {
+                let Some(adopted) = adopted.get_mut(range) else { continue };
+                if adopted.iter().filter(|adopted| **adopted).count() < blob.stored().len() {
+                    // Less is left of the blob than it costs: that stays in memory, for the next checkpoint.
+                    adopted.fill(false);
+                }
+            }
             before = used(&onode.blocks);
             if !homes.is_empty() || onode.blocks.is_to_settle(period) {
                 let blocks = Arc::make_mut(&mut Arc::make_mut(onode).blocks);
@@ -105,21 +123,17 @@ impl BlockStore {
         let adopted = adopted.unwrap_or_else(|| vec![false; homes.len()]);
         for (home, adopted) in homes.iter().zip(&adopted) {
             if *adopted {
-                space.dirty_slots -= 1;
-                space.left_base(home);
+                space.came_home(home);
             } else if !home.stays() {
                 let base = home.base.as_ref().and_then(Place::device);
                 home.target.device().into_iter().for_each(|target| space.alloc.release(target.block));
                 base.into_iter().for_each(|base| space.alloc.base_was_released_early(base.block));
             }
         }
-        for (_, blob) in blobs_of(homes, Home::new_blob) {
-            let is_in = |(home, adopted): (&Home, &bool)| {
-                *adopted && home.new_blob().is_some_and(|new| new.first() == blob.first())
-            };
+        for (range, blob) in in_new_blobs(homes) {
             // The checkpoint has a reference to it.
             space.packed.add(blob);
-            if !homes.iter().zip(&adopted).any(is_in) {
+            if !adopted.get(range).is_some_and(|adopted| adopted.contains(&true)) {
                 space.release_blob(blob);
             }
         }

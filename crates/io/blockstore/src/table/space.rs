@@ -14,7 +14,7 @@ use crate::page::{PAGE_BLOCKS, page_of};
 use crate::slot::Slot;
 use nacre_buf::{BufList, Bytes};
 use nacre_store::HintIn;
-use nacre_types::{Compression, PoolId};
+use nacre_types::{Compression, CompressionMode, PoolId};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -49,8 +49,16 @@ impl Space {
         if let Some(device) = slot.device() {
             self.alloc.release(device.block);
         }
+        self.leaves_blob(Some(slot));
         if let Some(blob) = slot.blob().filter(|_| frees_blob) {
             self.release_blob(blob);
+        }
+    }
+
+    /// A slot is no more what it was: it may have been in a blob, which its page may still need.
+    fn leaves_blob(&mut self, slot: Option<&Slot>) {
+        if let Some(Slot::Blob(blob, _)) = slot {
+            self.packed.remove_block(blob);
         }
     }
 
@@ -66,8 +74,10 @@ impl Space {
         blob.stored().iter().for_each(|device| self.alloc.share(device.block));
     }
 
-    /// A checkpoint that is durable has brought home what was in memory above a block, and needs it no more.
-    pub(crate) fn left_base(&mut self, home: &Home) {
+    /// A checkpoint that is durable has brought home a block that was in memory, and needs no more what was below it.
+    pub(crate) fn came_home(&mut self, home: &Home) {
+        self.dirty_slots -= 1;
+        home.new_blob().into_iter().for_each(|blob| self.packed.add_block(blob));
         let base = home.base.as_ref().filter(|_| !home.stays());
         base.and_then(Place::device).into_iter().for_each(|base| self.alloc.release_base(base.block));
     }
@@ -94,13 +104,18 @@ impl Space {
     pub(crate) fn add_slot(&mut self, slot: &Slot) {
         self.slots += 1;
         self.dirty_slots += u64::from(matches!(slot, Slot::Memory(_)));
+        if let Slot::Blob(blob, _) = slot {
+            self.packed.add_block(blob);
+        }
     }
 
     /// How the data of an object are to be compressed that was changed since the last checkpoint, if they are. `meta` is its record, as it
     /// is or is about to be.
     pub(crate) fn compression_of(&self, onode: &Onode, meta: &Bytes) -> Option<&Compression> {
         let (compression, hint_in) = self.compression.get(&onode.pool)?;
-        compression.mode.wants(hint_in(meta)).then_some(compression)
+        // A hint is in the record, which takes time to read.
+        let wants = compression.mode == CompressionMode::Force || compression.mode.wants(hint_in(meta));
+        wants.then_some(compression)
     }
 
     pub(crate) fn compresses_nothing(&self) -> bool {
@@ -140,7 +155,8 @@ impl Space {
             let index = number * PAGE_BLOCKS + u32::try_from(at).expect("within a page");
             let dirty = Dirty::over(blocks.get(index).and_then(Slot::place));
             // The page needs the blob until they are home.
-            drop(blocks.insert(index, Slot::Memory(Arc::new(dirty)), self.period));
+            let old = blocks.insert(index, Slot::Memory(Arc::new(dirty)), self.period);
+            self.leaves_blob(old.as_ref());
             self.dirty_slots += 1;
         }
     }
@@ -184,8 +200,9 @@ impl Space {
             // The slot's reference to the block, if there is one, goes on as that of the base.
             let mut dirty = Dirty::over(blocks.get(index).and_then(Slot::place));
             let hidden = dirty.write(at, data, source);
-            let was_there = blocks.insert(index, Slot::Memory(Arc::new(dirty)), self.period).is_some();
-            self.slots += u64::from(!was_there);
+            let old = blocks.insert(index, Slot::Memory(Arc::new(dirty)), self.period);
+            self.leaves_blob(old.as_ref());
+            self.slots += u64::from(old.is_none());
             self.dirty_slots += 1;
             hidden
         };

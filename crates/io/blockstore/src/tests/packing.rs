@@ -149,25 +149,24 @@ fn clients_say_what_is_worth_it() {
     }
 }
 
+/// Four blocks of which half says nothing: two blocks of the device.
+fn half(seed: u64) -> Vec<u8> {
+    let (mut data, noise) = (compressible(seed, 4), random(seed, 4));
+    let blocks = data.chunks_mut(BLOCK).zip(noise.chunks(BLOCK));
+    blocks.for_each(|(block, noise)| block[..1800].copy_from_slice(&noise[..1800]));
+    data
+}
+
 /// Whatever is overwritten, an object never takes more than it would as it is.
 #[test]
 fn a_blob_goes_when_less_is_left_of_it_than_it_costs() {
     let mut rig = Rig::new(1, 16 << 20, Options::tiny());
     let mut store = opened(&mut rig, force(CompressionAlgorithm::Zstd));
-    // Half of each block says nothing: two blocks of the device for a page of four.
-    let half = |seed: u64| {
-        let mut data = compressible(seed, 4);
-        let noise = random(seed, 4);
-        data.chunks_mut(BLOCK)
-            .zip(noise.chunks(BLOCK))
-            .for_each(|(block, noise)| block[..1800].copy_from_slice(&noise[..1800]));
-        data
-    };
     let mut expected = half(3);
     write(&mut store, 1, 0, &expected);
     checkpoint(&mut store);
     assert_eq!(blocks(&store), (2, 4));
-    for (block, left) in [(1, (3, 4)), (2, (4, 4)), (3, (4, 0))] {
+    for (block, left) in [(1, (3, 3)), (2, (4, 2)), (3, (4, 0))] {
         let noise = random(block as u64 + 9, 1);
         expected[block * BLOCK..][..100].copy_from_slice(&noise[..100]);
         let offset = (block * BLOCK) as u64;
@@ -177,6 +176,25 @@ fn a_blob_goes_when_less_is_left_of_it_than_it_costs() {
         checkpoint(&mut store);
         assert!(all_of(&mut store, &object(1)) == expected, "block {block}");
         assert_eq!(blocks(&store), left, "block {block}");
+    }
+}
+
+/// The checkpoint has the blob then, and nobody uses it.
+#[test]
+fn a_blob_of_which_too_little_is_left_once_it_is_durable_is_given_up() {
+    for (overwritten, left) in [(1, (3, 3)), (2, (4, 2)), (3, (4, 0)), (4, (4, 0))] {
+        let mut rig = Rig::new(1, 16 << 20, Options::tiny());
+        let mut store = opened(&mut rig, force(CompressionAlgorithm::Zstd));
+        let mut expected = half(3);
+        write(&mut store, 1, 0, &expected);
+        store.start_checkpoint();
+        let noise = random(9, overwritten);
+        expected[..noise.len()].copy_from_slice(&noise);
+        write(&mut store, 1, 0, &noise);
+        assert!(all_of(&mut store, &object(1)) == expected, "{overwritten} in memory");
+        checkpoint(&mut store);
+        assert!(all_of(&mut store, &object(1)) == expected, "{overwritten}");
+        assert_eq!(blocks(&store), left, "{overwritten}");
     }
 }
 
@@ -277,7 +295,8 @@ fn a_large_read_takes_several_turns() {
 fn nothing_is_lost_when_power_goes_while_data_are_compressed() {
     let crashes = std::env::var("NACRE_STORE_CRASHES").ok().and_then(|text| text.parse::<u64>().ok());
     for seed in 0..crashes.map_or(SEEDS, |crashes| crashes / super::crash::PER_SEED) {
-        let mut rig = Rig::new(seed, 4 << 20, tiny(seed));
+        let rig = if seed % 2 == 0 { Rig::new } else { Rig::wide };
+        let mut rig = rig(seed, 4 << 20, tiny(seed));
         let algorithm = CompressionAlgorithm::ALL[seed as usize % 3];
         // Sometimes what saves nothing is compressed too, so that there is more of it.
         rig.compression = Some(Compression { required_ppm: 1_000_000, ..force(algorithm) });
