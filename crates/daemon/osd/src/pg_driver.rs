@@ -6,6 +6,7 @@
 
 use crate::awaiting_memory::AwaitingMemory;
 use crate::bill::Bill;
+use crate::compression::PoolCompression;
 use crate::counted_op::CountedOp;
 use crate::dynamic_perf_stats::DynamicPerfStats;
 use crate::idle_trim::IdleTrim;
@@ -56,6 +57,7 @@ pub(crate) struct PgDriver {
     pub(crate) idle_trim: IdleTrim,
     pub(crate) memory: Memory,
     pub(crate) awaiting_memory: AwaitingMemory,
+    pub(crate) compression: PoolCompression,
     /// The store cannot be trusted: see [`PgDriver::break_down`].
     broken: bool,
 }
@@ -67,7 +69,6 @@ pub(crate) fn room(store: &dyn ObjectStore) -> Room {
     Room { total_bytes: usage.total_bytes / parts, available_bytes: usage.available_bytes / parts }
 }
 
-/// What the gate wants to know of a PG.
 /// Where freed space is discarded.
 fn discard_policy(options: &Values) -> DiscardPolicy {
     match (options.flag("bdev_enable_discard"), options.flag("nacre_discard_files")) {
@@ -77,6 +78,7 @@ fn discard_policy(options: &Values) -> DiscardPolicy {
     }
 }
 
+/// What the gate wants to know of a PG.
 fn facts(pg: &Pg) -> PgFacts<'_> {
     PgFacts { is_primary: pg.is_primary(), acting: pg.acting() }
 }
@@ -118,6 +120,7 @@ impl PgDriver {
             idle_trim: IdleTrim::default(),
             memory,
             awaiting_memory: AwaitingMemory::default(),
+            compression: PoolCompression::default(),
             broken: false,
         }
     }
@@ -156,6 +159,7 @@ impl PgDriver {
             device.set_discards(discard_policy(options));
         }
         self.pgs.ignore_history_les(options.flag("osd_find_best_info_ignore_history_les"));
+        self.follow_pools();
     }
 
     /// A turn begins: PGs that were put off go first, or new messages of others would keep them waiting.

@@ -15,6 +15,7 @@ impl PgDriver {
         let txn = save_map(map, has_new_pools.then(|| cx.net.router.initial_pg_num()));
         self.submit(cx, txn, StoreToken::without_pg(0));
         self.pgs.set_map(Arc::clone(map));
+        self.follow_pools();
         self.advance_pgs(cx, map, false);
         for (spg, create_info) in self.pgs.take_held_creates() {
             self.create_pg(cx, spg, create_info);

@@ -507,7 +507,7 @@ impl ObjectStore for BlockStore {
         }
     }
 
-    fn packed(&self) -> Vec<(PoolId, PackedUsage)> {
+    fn packed(&self) -> BTreeMap<PoolId, PackedUsage> {
         self.table.space.packed.by_pool().collect()
     }
 

@@ -15,6 +15,8 @@ use nacre_types::device_latency::LATENCY_BUCKETS;
 use nacre_types::{
     Compression, CompressionHint, DeviceLatencies, DeviceWork, HObject, LatencyHistogram, PoolId, SpgId,
 };
+use std::collections::BTreeMap;
+use std::ops::AddAssign;
 use std::time::Duration;
 
 /// What was submitted or asked for under a token is done.
@@ -77,6 +79,14 @@ pub struct PackedUsage {
     pub allocated_bytes: u64,
     /// Bytes that compressing them has left.
     pub packed_bytes: u64,
+}
+
+impl AddAssign for PackedUsage {
+    fn add_assign(&mut self, more: Self) {
+        self.original_bytes += more.original_bytes;
+        self.allocated_bytes += more.allocated_bytes;
+        self.packed_bytes += more.packed_bytes;
+    }
 }
 
 impl StoreUsage {
@@ -358,8 +368,8 @@ pub trait ObjectStore: ObjectView {
     fn usage(&self) -> StoreUsage;
 
     /// Of it what is compressed, of the pools that have such data.
-    fn packed(&self) -> Vec<(PoolId, PackedUsage)> {
-        Vec::new()
+    fn packed(&self) -> BTreeMap<PoolId, PackedUsage> {
+        BTreeMap::new()
     }
 
     /// Of how many parts it is, each of which has its part of [`ObjectStore::usage`] and no more.

@@ -66,7 +66,7 @@ fn all_of(store: &mut BlockStore, name: &HObject) -> Vec<u8> {
 
 /// Blocks of the device that data take, and blocks of objects that are in blobs.
 fn blocks(store: &BlockStore) -> (u64, u64) {
-    let packed: u64 = store.packed().iter().map(|(_, usage)| usage.original_bytes).sum();
+    let packed: u64 = store.packed().values().map(|usage| usage.original_bytes).sum();
     (store.usage().allocated_bytes / BLOCK as u64, packed / BLOCK as u64)
 }
 
