@@ -122,6 +122,9 @@ impl fmt::Display for CompressionAlgorithm {
 }
 
 impl Compression {
+    /// What an OSD's metadata call the names of the algorithms by which it can compress, with spaces between.
+    pub const METADATA_KEY: &'static str = "nacre_compression";
+
     /// Blobs have no more, whatever the settings say.
     pub const BLOB_BYTES_MAX: u32 = 128 << 10;
 

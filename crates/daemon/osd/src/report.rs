@@ -13,7 +13,7 @@ use nacre_msg::stats::{OsdPerfStat, OsdStat, SlowOps, StoreStatfs, osd_alert};
 use nacre_msg::{DaemonConfig, DaemonHealthMetric, MgrOpen, MgrReport, PgStats, config_level, daemon_metric};
 use nacre_options::{Layer, Values};
 use nacre_store::{PackedUsage, StoreUsage};
-use nacre_types::{OsdId, PoolId, Uuid, version};
+use nacre_types::{Compression, CompressionAlgorithm, OsdId, PoolId, Uuid, version};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -66,10 +66,15 @@ pub(crate) fn metadata(
         ("osd_size_bytes", capacity_bytes.to_string()),
         ("rotational", "0".to_owned()),
     ];
-    // The monitor must know what cannot be merged.
+    // The monitor must know what cannot be merged, and what can be compressed.
     let shards = (partitions > 1).then(|| ("nacre_shards", partitions.to_string()));
+    let is_in_memory = matches!(config.store, StoreConfig::Memory { .. });
+    let compression = (!is_in_memory).then(|| {
+        let algorithms = CompressionAlgorithm::ALL.map(CompressionAlgorithm::name).join(" ");
+        (Compression::METADATA_KEY, algorithms)
+    });
     // What is known of the device is better than what is said of any.
-    let own = facts.into_iter().chain(shards).map(|(key, value)| (key.to_owned(), value));
+    let own = facts.into_iter().chain(shards).chain(compression).map(|(key, value)| (key.to_owned(), value));
     config.machine_facts.clone().into_iter().chain(own).chain(device).collect()
 }
 

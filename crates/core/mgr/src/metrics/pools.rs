@@ -5,7 +5,7 @@ use super::page::{Kind, Page};
 use crate::pgmap::{PoolSum, PoolUsage, Rate};
 use nacre_maps::{OsdMap, Pool, PoolKind};
 use nacre_msg::stats::pg_state;
-use nacre_types::PoolId;
+use nacre_types::{Compression, PoolId};
 
 /// What a pool's series are made of.
 struct Row<'a> {

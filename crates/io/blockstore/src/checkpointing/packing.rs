@@ -36,8 +36,8 @@ impl BlockStore {
         let first = homes.first()?;
         let onode = self.table.onodes.frozen.get(&first.object)?.as_ref()?;
         let compression = *self.table.space.compression_of(onode, &onode.meta)?;
-        let blob_blocks = blocks_in(compression.blob_bytes_max).min(PAGE_BLOCKS);
-        let part = |index: u32| (page_of(index), index.checked_div(blob_blocks));
+        let blob_blocks = blocks_in(compression.blob_bytes_max).clamp(1, PAGE_BLOCKS);
+        let part = |index: u32| (page_of(index), index / blob_blocks);
         let is_next = |(home, index): &(&Home, u32)| {
             (home.object, home.index) == (first.object, *index)
                 && part(*index) == part(first.index)
