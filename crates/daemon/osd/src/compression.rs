@@ -1,9 +1,10 @@
-//! [`PoolCompression`]: the store hears how the data of each pool are to be compressed, as maps change.
+//! [`PoolCompression`]: the store hears how the data of each pool are to be compressed, as maps and options change.
 
 use crate::pg_driver::PgDriver;
 use nacre_maps::OsdMap;
+use nacre_options::Values;
 use nacre_pg::object::compression_hint;
-use nacre_types::{Compression, CompressionMode, PoolId};
+use nacre_types::{Compression, CompressionAlgorithm, CompressionMode, PoolId};
 use std::collections::BTreeMap;
 
 /// What the store was told.
@@ -16,6 +17,25 @@ pub(crate) struct PoolCompression {
 }
 
 impl PoolCompression {
+    /// Takes over what options say of pools that say nothing of their own.
+    fn follow_options(&mut self, options: &Values) {
+        let own = Compression::default();
+        let bytes = |name, otherwise| match options.count(name) {
+            0 => otherwise,
+            bytes => u32::try_from(bytes).unwrap_or(u32::MAX).min(Compression::BLOB_BYTES_MAX),
+        };
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "up to a million, by its bounds")]
+        let required_ppm = (options.number("bluestore_compression_required_ratio") * 1e6).round() as u32;
+        let algorithm = CompressionAlgorithm::named(options.text("bluestore_compression_algorithm"));
+        self.otherwise = Compression {
+            mode: CompressionMode::named(options.text("bluestore_compression_mode")).unwrap_or(own.mode),
+            algorithm: algorithm.unwrap_or(own.algorithm),
+            required_ppm,
+            blob_bytes_min: bytes("bluestore_compression_min_blob_size", own.blob_bytes_min),
+            blob_bytes_max: bytes("bluestore_compression_max_blob_size", own.blob_bytes_max).max(8 << 10),
+        };
+    }
+
     /// What the store has to be told now: pools whose data are to be compressed otherwise than it was told, or no more.
     fn changes(&mut self, map: &OsdMap) -> Vec<(PoolId, Compression)> {
         let wanted = map.pools.iter().map(|(id, pool)| (*id, pool.compression(self.otherwise)));
@@ -30,7 +50,13 @@ impl PoolCompression {
 }
 
 impl PgDriver {
-    /// What is written from now on is stored as the present map says.
+    /// What is written from now on is stored as the pools and these options say.
+    pub(crate) fn follow_compression(&mut self, options: &Values) {
+        self.compression.follow_options(options);
+        self.follow_pools();
+    }
+
+    /// The same with the present map.
     pub(crate) fn follow_pools(&mut self) {
         let map = self.pgs.map();
         for (pool, compression) in self.compression.changes(map) {
@@ -43,7 +69,6 @@ impl PgDriver {
 mod tests {
     use super::*;
     use nacre_maps::{Pool, PoolOption};
-    use nacre_types::CompressionAlgorithm;
 
     /// Pools with these modes.
     fn map(pools: &[(PoolId, &str)]) -> OsdMap {
@@ -56,6 +81,34 @@ mod tests {
 
     fn changes(told: &mut PoolCompression, pools: &[(PoolId, &str)]) -> Vec<(PoolId, CompressionMode)> {
         told.changes(&map(pools)).into_iter().map(|(id, how)| (id, how.mode)).collect()
+    }
+
+    #[test]
+    fn options_hold_for_pools_that_say_nothing() {
+        let mut told = PoolCompression::default();
+        let none = OsdMap { pools: BTreeMap::from([(1, Pool::default())]), ..OsdMap::default() };
+        told.follow_options(&Values::default());
+        assert_eq!((told.otherwise, told.changes(&none)), (Compression::default(), vec![]));
+        let set = [
+            ("bluestore_compression_mode", "aggressive"),
+            ("bluestore_compression_algorithm", "zstd"),
+            ("bluestore_compression_required_ratio", "0.5"),
+            ("bluestore_compression_min_blob_size", "16384"),
+            ("bluestore_compression_max_blob_size", "32768"),
+        ];
+        told.follow_options(&set.into_iter().collect());
+        let expected = Compression {
+            mode: CompressionMode::Aggressive,
+            algorithm: CompressionAlgorithm::Zstd,
+            required_ppm: 500_000,
+            blob_bytes_min: 16_384,
+            blob_bytes_max: 32_768,
+        };
+        assert_eq!(told.changes(&none), [(1, expected)]);
+        assert_eq!(changes(&mut told, &[(1, "none")]), [(1, CompressionMode::None)]);
+        assert_eq!(told.changes(&none), [(1, expected)]);
+        told.follow_options(&Values::default());
+        assert_eq!(told.changes(&none), [(1, Compression::default())]);
     }
 
     #[test]

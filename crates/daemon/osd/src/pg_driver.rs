@@ -159,7 +159,7 @@ impl PgDriver {
             device.set_discards(discard_policy(options));
         }
         self.pgs.ignore_history_les(options.flag("osd_find_best_info_ignore_history_les"));
-        self.follow_pools();
+        self.follow_compression(options);
     }
 
     /// A turn begins: PGs that were put off go first, or new messages of others would keep them waiting.
