@@ -102,7 +102,7 @@ pub use inspect::{
 pub use leases::SlabCounts;
 pub use log_home::{LogHome, refuse_without_log};
 pub use mount::MountReport;
-pub use offline::{DeviceExtent, FreeSpace, Layout, ObjectShape};
+pub use offline::{DeviceExtent, FreeSpace, Layout, ObjectShape, PackedExtent};
 pub use options::{Options, Planted};
 pub use partitions::Partitions;
 pub use probe::probe;

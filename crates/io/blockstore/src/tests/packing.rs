@@ -198,6 +198,26 @@ fn a_blob_of_which_too_little_is_left_once_it_is_durable_is_given_up() {
     }
 }
 
+/// As `nacre store dump` shows it.
+#[test]
+fn the_shape_of_an_object_names_its_blobs() {
+    let mut rig = Rig::new(1, 16 << 20, Options::tiny());
+    let mut store = opened(&mut rig, force(CompressionAlgorithm::Lz4));
+    write(&mut store, 1, 0, &half(3));
+    checkpoint(&mut store);
+    write(&mut store, 1, 1, &random(9, 1));
+    checkpoint(&mut store);
+    let shape = store.shape(&pg(), &object(1)).expect("it is there");
+    let lies: Vec<_> =
+        shape.packed.iter().map(|packed| (packed.offset, packed.blocks, packed.blocks_before)).collect();
+    assert_eq!(lies, [(0, 1, 0), (2 * BLOCK as u64, 2, 2)]);
+    assert_eq!(shape.packed[0].device_offsets, shape.packed[1].device_offsets);
+    assert_eq!(shape.packed[0].device_offsets.len(), 2);
+    let (packed, offset) = (shape.packed[0].packed_bytes, BLOCK as u64);
+    assert!((offset + 1..=2 * offset).contains(&packed), "{packed}");
+    assert_eq!(shape.extents.iter().map(|extent| extent.offset).collect::<Vec<_>>(), [offset]);
+}
+
 #[test]
 fn clones_share_blobs_and_the_last_one_frees_them() {
     let mut rig = Rig::new(1, 16 << 20, Options::tiny());
