@@ -8,6 +8,7 @@ use crate::device::{DeviceBlock, Run};
 use crate::{BLOCK, PAGE_BLOCKS};
 use nacre_denc::DecodeError;
 use nacre_types::{CompressionAlgorithm, PoolId};
+use smallvec::SmallVec;
 use std::sync::Arc;
 
 /// Blocks of one page at most, compressed.
@@ -37,8 +38,12 @@ impl Blob {
     ) -> Result<Self, DecodeError> {
         let has_room =
             stored.len() == (bytes as usize).div_ceil(BLOCK) && (stored.len() as u64) < blocks.into();
+        let mut numbers: SmallVec<[u64; PAGE_BLOCKS as usize]> =
+            stored.iter().map(|device| device.block).collect();
+        numbers.sort_unstable();
+        let is_once = numbers.windows(2).all(|pair| pair.first() != pair.last());
         match u8::try_from(blocks) {
-            Ok(small) if blocks <= PAGE_BLOCKS && bytes > 0 && has_room => {
+            Ok(small) if blocks <= PAGE_BLOCKS && bytes > 0 && has_room && is_once => {
                 Ok(Self { pool, algorithm, bytes, blocks: small, stored: stored.into() })
             }
             _ => Err(DecodeError::Invalid { what: "compressed bytes of a blob", value: bytes.into() }),
@@ -122,6 +127,8 @@ mod tests {
         ] {
             assert!(of(blocks, bytes, stored).is_err(), "{blocks} of {bytes} bytes in {stored}");
         }
+        let twice = vec![DeviceBlock { block: 7, crc: 1 }; 2];
+        assert!(Blob::new((1, CompressionAlgorithm::Lz4), 3, block + 1, twice).is_err());
         assert_eq!(good.block_outside(Run { start: 7, count: 2 }), None);
         assert_eq!(good.block_outside(Run { start: 7, count: 1 }), Some(8));
     }

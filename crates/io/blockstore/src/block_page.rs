@@ -100,6 +100,9 @@ fn decode_blob(r: &mut Reader, first: u64) -> Result<Blob, DecodeError> {
     for _ in 1..stored {
         numbers.push(decode_block(r)?);
     }
+    if stored == 0 {
+        return Err(DecodeError::Invalid { what: "blob without blocks", value: first });
+    }
     let stored = numbers.into_iter().map(|block| Ok(DeviceBlock { block, crc: r.u32()? }));
     Blob::new((pool, algorithm), blocks, bytes, stored.collect::<Result<_, DecodeError>>()?)
 }
@@ -267,7 +270,7 @@ mod tests {
         assert_eq!(decode(good.clone()), Ok(()));
         // Of the first stretch: nth at 10, blocks, algorithm, 4 bytes, 8 of the pool, stored at 25.
         for (byte, value) in
-            [(3, 2), (9, 16), (31, 16), (10, 3), (11, 2), (11, 33), (12, 0), (12, 4), (14, 99), (15, 1), (25, 1), (25, 200)]
+            [(3, 2), (9, 16), (31, 16), (10, 3), (11, 2), (11, 33), (12, 0), (12, 4), (14, 99), (15, 1), (25, 0), (25, 1), (25, 200)]
         {
             let mut bad = good.clone();
             bad[byte] = value;

@@ -125,6 +125,8 @@ pub(crate) struct Checkpoint {
     pub(crate) left_blobs: BTreeSet<(u64, u64)>,
     /// Blocks promised at the cut, until they are allocated.
     pub(crate) held: u64,
+    /// Homes that were compressed, or tried; most of their work is done with that.
+    pub(crate) tried: usize,
     pub(crate) stage: Stage,
     pub(crate) writes: usize,
     pub(crate) reads: usize,
@@ -170,8 +172,12 @@ impl Checkpoint {
         let part = |home: usize| home as u64 * WHOLE / self.homes.len().max(1) as u64;
         let between = |begin: u64, end: u64, part: u64| begin + (end - begin) * part.min(WHOLE) / WHOLE;
         match self.stage {
-            Stage::Gather { .. } | Stage::Place { .. } => 0,
-            Stage::Write { next } => between(0, ends.written, part(next)),
+            Stage::Gather { .. } => 0,
+            Stage::Place { .. } => between(0, ends.written, part(self.tried)),
+            Stage::Write { next } => {
+                let left = WHOLE - part(self.tried).min(WHOLE);
+                between(0, ends.written, WHOLE - left + part(next) * left / WHOLE)
+            }
             Stage::Settle | Stage::Flush { .. } => ends.settled,
             // Two rounds over the homes.
             Stage::Objects { home, .. } => between(ends.settled, ends.encoded, part(home) / 2),

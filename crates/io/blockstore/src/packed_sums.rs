@@ -27,11 +27,15 @@ impl PackedSums {
         self.0.is_empty()
     }
 
+    pub(crate) fn has(&self, pool: PoolId) -> bool {
+        self.0.contains_key(&pool)
+    }
+
     /// One page more needs the blob.
     pub(crate) fn add(&mut self, blob: &Blob) {
         let sum = self.0.entry(blob.pool).or_default();
-        sum.stored += blob.stored().len() as u64;
-        sum.bytes += u64::from(blob.bytes());
+        sum.stored = sum.stored.saturating_add(blob.stored().len() as u64);
+        sum.bytes = sum.bytes.saturating_add(blob.bytes().into());
     }
 
     /// One page less.
@@ -41,7 +45,8 @@ impl PackedSums {
 
     /// One block more of an object is in the blob.
     pub(crate) fn add_block(&mut self, blob: &Blob) {
-        self.0.entry(blob.pool).or_default().blocks += 1;
+        let sum = self.0.entry(blob.pool).or_default();
+        sum.blocks = sum.blocks.saturating_add(1);
     }
 
     /// One block less.
@@ -62,7 +67,7 @@ impl PackedSums {
 
     /// In bytes, of each pool.
     pub(crate) fn by_pool(&self) -> impl Iterator<Item = (PoolId, PackedUsage)> {
-        let bytes = |blocks: u64| blocks * BLOCK as u64;
+        let bytes = |blocks: u64| blocks.saturating_mul(BLOCK as u64);
         self.0.iter().map(move |(pool, sum)| {
             let (original_bytes, allocated_bytes) = (bytes(sum.blocks), bytes(sum.stored));
             (*pool, PackedUsage { original_bytes, allocated_bytes, packed_bytes: sum.bytes })

@@ -125,7 +125,10 @@ impl Page {
     /// The blobs that slots of it need, each once.
     pub(crate) fn blobs(&self) -> SmallVec<[Arc<Blob>; 2]> {
         let mut blobs = SmallVec::<[Arc<Blob>; 2]>::new();
-        for blob in self.needed().filter(|_| self.had_blobs) {
+        if !self.had_blobs {
+            return blobs;
+        }
+        for blob in self.needed() {
             if blobs.iter().all(|known| known.first() != blob.first()) {
                 blobs.push(Arc::clone(blob));
             }

@@ -196,6 +196,10 @@ impl BlockStore {
         }
         self.unpacked.forget_damaged(block);
         tracing::error!(block, reason = damage.reason, "a block of the device is damaged");
+        self.remember_damage(block, damage);
+    }
+
+    pub(crate) fn remember_damage(&mut self, block: u64, damage: Damage) {
         if self.damaged.len() >= DAMAGED_MAX {
             self.damaged.pop_first();
         }

@@ -14,7 +14,7 @@ use nacre_buf::{AlignedBuf, BufList, Bytes};
 use nacre_env::disk::Durability;
 use nacre_store::StoreError;
 use nacre_txn::{Op, Transaction};
-use nacre_types::{DeviceWork, HObject, SpgId, Stamp};
+use nacre_types::{DeviceWork, HObject, PoolId, SpgId, Stamp};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -88,7 +88,8 @@ impl<'a> Needs<'a> {
                 }
                 Op::CloneExtents { target, extents, .. } => {
                     let around = extents.iter().count() as u64 * self.around();
-                    self.change(target, extents.blocks() + around);
+                    // It is cut to the source's length as well.
+                    self.change(target, extents.blocks() + around + 2 + self.around());
                 }
                 Op::Clone { source, target } => {
                     let blocks = self.in_memory(source);
@@ -100,14 +101,18 @@ impl<'a> Needs<'a> {
         }
     }
 
+    fn pool(&self) -> Option<PoolId> {
+        self.collections.last().map(|at| at.pg.pool)
+    }
+
     fn compresses(&self) -> bool {
-        let pool = self.collections.last().map(|at| at.pg.pool);
-        pool.is_some_and(|pool| self.table.space.compression.contains_key(&pool))
+        self.pool().is_some_and(|pool| self.table.space.compression.contains_key(&pool))
     }
 
     /// Blocks beside a range that is changed that may become dirty by it: of the pages at its ends.
     fn around(&self) -> u64 {
-        if self.table.space.may_have_blobs() { 2 * u64::from(PAGE_BLOCKS) } else { 0 }
+        let may_have_blobs = self.pool().is_some_and(|pool| self.table.space.may_have_blobs(pool));
+        if may_have_blobs { 2 * u64::from(PAGE_BLOCKS) } else { 0 }
     }
 
     fn change(&mut self, object: &'a HObject, blocks: u64) {
@@ -139,7 +144,9 @@ impl BlockStore {
         // Each partition keeps its part of it.
         let partitions = self.leases.as_ref().map_or(1, Leases::partitions);
         let area = self.superblock.data.count / u64::from(partitions);
-        (area * self.options.reserve_permille / 1000).max(8)
+        // Room for two changes without data, which nobody refuses.
+        let least = if self.table.space.has_no_blobs() { 8 } else { 8 + 4 * u64::from(PAGE_BLOCKS) };
+        (area * self.options.reserve_permille / 1000).max(least)
     }
 
     /// Blocks that are promised already: to dirty blocks, and to a checkpoint that has not taken them yet.
@@ -154,7 +161,7 @@ impl BlockStore {
     }
 
     /// Blocks that a transaction may take, at most.
-    fn needed_blocks(&self, txn: &Transaction) -> u64 {
+    pub(crate) fn needed_blocks(&self, txn: &Transaction) -> u64 {
         let in_memory = has_clones(&txn.ops).then(BTreeMap::new);
         let mut needs = Needs { table: &self.table, collections: vec![txn.collection], blocks: 0, in_memory };
         needs.add(&txn.ops);

@@ -61,6 +61,8 @@ pub struct BlockStore {
     pub(crate) unpacked: Unpacked,
     /// Fetches that have more to decompress than the turn had time for.
     pub(crate) unpacking: VecDeque<usize>,
+    /// The one of them whose turn it is.
+    pub(crate) unpacking_now: Option<usize>,
     /// Blobs that may still be decompressed in this turn.
     pub(crate) unpacks_left: usize,
     /// Bytes of clean metadata and blocks that are kept now: [`Options::clean_bytes_max`], or less.
@@ -117,6 +119,7 @@ impl BlockStore {
             codec: Codec::default(),
             unpacked: Unpacked::default(),
             unpacking: VecDeque::new(),
+            unpacking_now: None,
             unpacks_left: UNPACKED_PER_TURN,
             clean_bytes: parts.options.clean_bytes_max,
             disk: parts.disk,
@@ -403,6 +406,8 @@ impl ObjectStore for BlockStore {
         let taken = self.table.clean_bytes() + self.unpacked.bytes();
         self.cache.next_turn(self.clean_bytes.saturating_sub(taken));
         self.forgive();
+        // Those that wait come first.
+        self.unpack_some();
         self.poll_devices();
         self.unpack_some();
         self.has_work = false;

@@ -22,6 +22,13 @@ struct Entry {
     pins: u32,
 }
 
+impl Entry {
+    /// Metadata that contradict each other may have several blobs with one first block.
+    fn is_of(&self, blob: &Blob) -> bool {
+        std::ptr::eq(self.blob.as_ref(), blob) || *self.blob == *blob
+    }
+}
+
 /// See the module. By the first block of the blob on the device.
 #[derive(Debug, Default)]
 pub(crate) struct Unpacked {
@@ -40,7 +47,7 @@ impl Unpacked {
     }
 
     pub(crate) fn get(&self, blob: &Blob) -> Option<&Bytes> {
-        self.entries.get(&blob.first()).map(|entry| &entry.bytes)
+        self.entries.get(&blob.first()).filter(|entry| entry.is_of(blob)).map(|entry| &entry.bytes)
     }
 
     /// Takes what a blob holds, pinned once.
@@ -57,7 +64,7 @@ impl Unpacked {
 
     /// It stays until it is unpinned as often. False when it is not here.
     pub(crate) fn pin(&mut self, blob: &Blob) -> bool {
-        let entry = self.entries.get_mut(&blob.first());
+        let entry = self.entries.get_mut(&blob.first()).filter(|entry| entry.is_of(blob));
         entry.map(|entry| entry.pins += 1).is_some()
     }
 
@@ -153,6 +160,16 @@ mod tests {
         unpacked.forget_damaged(12);
         assert!(unpacked.get(&blob(30)).is_none() && unpacked.get(&blob(10)).is_some());
         assert_eq!(unpacked.bytes(), 3 * BLOCK);
+    }
+
+    #[test]
+    fn another_blob_that_begins_in_the_same_block_has_other_data() {
+        let mut unpacked = holding(&[10]);
+        let stored = [10, 11, 12].map(|block| DeviceBlock { block, crc: 0 }).to_vec();
+        let other = Blob::new((1, CompressionAlgorithm::Lz4), 32.min(crate::PAGE_BLOCKS), 12_000, stored);
+        let other = other.expect("a blob");
+        assert!(unpacked.get(&other).is_none() && !unpacked.pin(&other));
+        assert!(unpacked.get(&blob(10)).is_some());
     }
 
     #[test]

@@ -35,7 +35,12 @@ impl BlockStore {
                 fetch.unpacked.push(blob.first());
                 continue;
             }
-            if self.unpacks_left == 0 {
+            let is_its_turn = self.unpacking_now == Some(id);
+            if is_its_turn && self.unpacks_left == 0 {
+                self.unpacking.push_front(id);
+                return false;
+            }
+            if !is_its_turn && (self.unpacks_left == 0 || !self.unpacking.is_empty()) {
                 self.unpacking.push_back(id);
                 return false;
             }
@@ -53,23 +58,22 @@ impl BlockStore {
                 Err(error) => {
                     tracing::error!(block = blob.first(), %error, "a blob is damaged");
                     let damage = Damage { reason: error.to_string(), kind: DamageKind::Lost };
-                    self.damaged.insert(blob.first(), damage);
+                    self.remember_damage(blob.first(), damage);
                 }
             }
         }
         true
     }
 
-    /// Fetches that wait for their turn go on.
+    /// Fetches that wait for their turn go on, one after the other, so that few have what they need half.
     pub(crate) fn unpack_some(&mut self) {
-        let mut waiting = self.unpacking.len();
-        while waiting > 0
-            && self.unpacks_left > 0
+        while self.unpacks_left > 0
             && let Some(id) = self.unpacking.pop_front()
         {
-            waiting -= 1;
+            self.unpacking_now = Some(id);
             self.continue_fetch(id);
         }
+        self.unpacking_now = None;
     }
 
     /// Whether a block that the blob needs is known to be damaged, and how.

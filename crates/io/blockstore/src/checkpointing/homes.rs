@@ -145,11 +145,12 @@ impl BlockStore {
         let shown =
             window.iter().filter(|home| home.goes_to().is_some()).filter_map(|home| home.base.as_ref());
         for base in shown {
-            let (first, stored) = match base {
-                Place::Block(device) => (device.block, std::slice::from_ref(device)),
-                Place::Blob(blob, _) => (blob.first(), blob.stored()),
+            let stored = match base {
+                Place::Block(device) => std::slice::from_ref(device),
+                Place::Blob(blob, _) => blob.stored(),
             };
-            if bases.contains_key(&first) {
+            let key = key_of(base);
+            if bases.contains_key(&key) {
                 continue;
             }
             let (mut contents, missing) = (Vec::with_capacity(stored.len()), absent.len());
@@ -168,7 +169,7 @@ impl BlockStore {
                 Place::Block(_) => contents.and_then(|contents| contents.into_iter().next()),
                 Place::Blob(blob, _) => contents.and_then(|contents| self.unpack_base(blob, contents)),
             };
-            bases.insert(first, content);
+            bases.insert(key, content);
         }
         if absent.is_empty() { Ok(bases) } else { Err(absent) }
     }
@@ -222,8 +223,18 @@ impl BlockStore {
     }
 }
 
-/// By the block, or the first one of the blob.
-type Bases = BTreeMap<u64, Option<Bytes>>;
+type Bases = BTreeMap<BaseKey, Option<Bytes>>;
+
+/// The block, or the first one of the blob and how many it holds and has: metadata that contradict each other may have several that begin
+/// in one block.
+type BaseKey = (u64, u32, u32);
+
+fn key_of(base: &Place) -> BaseKey {
+    match base {
+        Place::Block(device) => (device.block, 0, 0),
+        Place::Blob(blob, _) => (blob.first(), blob.blocks(), blob.bytes()),
+    }
+}
 
 /// What shows of a base.
 enum Base {
@@ -233,12 +244,12 @@ enum Base {
 }
 
 fn base_of(home: &Home, bases: &Bases) -> Base {
-    let (first, at) = match &home.base {
-        None => return Base::Nothing,
-        Some(Place::Block(device)) => (device.block, 0),
-        Some(Place::Blob(blob, nth)) => (blob.first(), usize::from(*nth) * BLOCK),
+    let Some(base) = &home.base else { return Base::Nothing };
+    let at = match base {
+        Place::Block(_) => 0,
+        Place::Blob(_, nth) => usize::from(*nth) * BLOCK,
     };
-    match bases.get(&first) {
+    match bases.get(&key_of(base)) {
         Some(Some(bytes)) => Base::Content(bytes.slice(at..at + BLOCK)),
         Some(None) => Base::Lost,
         None => Base::Nothing,

@@ -96,6 +96,7 @@ impl BlockStore {
             changes: self.table.space.alloc.take_changes(),
             left_blobs: BTreeSet::new(),
             held: self.table.space.dirty_slots,
+            tried: 0,
             stage: Stage::Gather { from: 0 },
             writes: 0,
             reads: 0,

@@ -66,6 +66,7 @@ impl BlockStore {
         count: usize,
         packing: Packing,
     ) -> bool {
+        checkpoint.tried += count;
         let homes = checkpoint.homes.get_mut(next..next + count).unwrap_or_default();
         let Some(packed) = self.packed(homes, &packing.compression) else {
             return self.place_as_they_are(checkpoint, next, count);
@@ -105,6 +106,12 @@ impl BlockStore {
         let mut data = AlignedBuf::with_len(bytes);
         for (home, block) in homes.iter().zip(data.chunks_exact_mut(BLOCK)) {
             home.dirty.fill(block, None);
+            let crc = crc::crc32c(PAYLOAD_CRC_SEED, block);
+            if home.dirty.known_crc().is_some_and(|known| known != crc) {
+                tracing::error!(object = home.object, index = home.index, "a block has changed in memory");
+                // As it is it has the checksum that it came with, so whoever reads it hears of it.
+                return None;
+            }
         }
         let required = usize::try_from(compression.required_bytes(bytes as u64)).unwrap_or(bytes);
         let room = required.next_multiple_of(BLOCK).min(bytes - BLOCK);

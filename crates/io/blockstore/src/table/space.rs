@@ -122,9 +122,13 @@ impl Space {
         self.compression.is_empty()
     }
 
-    /// Whether a change may make blocks dirty beside those that it is about: see [`Space::leave_dear_blobs`].
-    pub(crate) fn may_have_blobs(&self) -> bool {
-        !(self.compression.is_empty() && self.packed.is_empty())
+    /// Whether a change of an object of this pool may make blocks dirty beside those that it is about: see [`Space::leave_dear_blobs`].
+    pub(crate) fn may_have_blobs(&self, pool: PoolId) -> bool {
+        self.compression.contains_key(&pool) || self.packed.has(pool)
+    }
+
+    pub(crate) fn has_no_blobs(&self) -> bool {
+        self.compression.is_empty() && self.packed.is_empty()
     }
 
     pub(super) fn put(&mut self, blocks: &mut Blocks, index: u32, slot: Slot) {
