@@ -38,10 +38,16 @@ impl BlockStore {
         let compression = *self.table.space.compression_of(onode, &onode.meta)?;
         let blob_blocks = blocks_in(compression.blob_bytes_max).clamp(1, PAGE_BLOCKS);
         let part = |index: u32| (page_of(index), index / blob_blocks);
+        // What a clone shares since it was placed stays shared: each would have a blob of its own.
+        let is_shared = |home: &Home| {
+            let placed = home.base.as_ref().and_then(Place::device);
+            placed.is_some_and(|device| self.table.space.alloc.shared().extra(device.block) > 0)
+        };
         let is_next = |(home, index): &(&Home, u32)| {
             (home.object, home.index) == (first.object, *index)
                 && part(*index) == part(first.index)
                 && home.dirty.covers(0, BLOCK)
+                && !is_shared(home)
         };
         let count = homes.iter().zip(first.index..).take_while(is_next).count();
         let is_enough = count > 1 && count * BLOCK >= compression.blob_bytes_min as usize;

@@ -287,6 +287,22 @@ fn clones_share_blobs_and_the_last_one_frees_them() {
     assert_eq!(blocks(&store), (0, 0));
 }
 
+/// Two blobs would take more than what both have.
+#[test]
+fn what_is_cloned_before_it_could_be_compressed_stays_shared() {
+    let mut rig = Rig::new(1, 16 << 20, Options::tiny());
+    let mut store = opened(&mut rig, force(CompressionAlgorithm::Lz4));
+    let (old, new) = (compressible(5, 64), compressible(6, 64));
+    write(&mut store, 1, 0, &old);
+    do_all(&mut store, vec![Op::Clone { source: object(1), target: object(2) }]);
+    checkpoint(&mut store);
+    assert_eq!(blocks(&store), (64, 0));
+    write(&mut store, 1, 0, &new);
+    checkpoint(&mut store);
+    assert_eq!(blocks(&store), (64 + 16, 64));
+    assert!(all_of(&mut store, &object(1)) == new && all_of(&mut store, &object(2)) == old);
+}
+
 /// Programs that do not know compression must not take such objects for damaged ones.
 #[test]
 fn the_state_says_so_as_long_as_there_is_a_blob() {
