@@ -40,9 +40,9 @@ impl PoolCompression {
     fn changes(&mut self, map: &OsdMap) -> Vec<(PoolId, Compression)> {
         let wanted = map.pools.iter().map(|(id, pool)| (*id, pool.compression(self.otherwise)));
         let wanted: BTreeMap<_, _> = wanted.filter(|(_, how)| how.mode != CompressionMode::None).collect();
-        let ended = self.told.keys().filter(|id| !wanted.contains_key(id));
+        let ended = self.told.keys().filter(|id| !wanted.contains_key(*id));
         let ended = ended.map(|id| (*id, Compression { mode: CompressionMode::None, ..self.otherwise }));
-        let changed = wanted.iter().filter(|(id, how)| self.told.get(id) != Some(how));
+        let changed = wanted.iter().filter(|(id, how)| self.told.get(*id) != Some(*how));
         let changes = ended.chain(changed.map(|(id, how)| (*id, *how))).collect();
         self.told = wanted;
         changes

@@ -35,7 +35,7 @@ pub(super) fn compression_setting(
             }
             None => fail(Errno::EINVAL, format!("unrecognized {var} '{text}'")),
         },
-        "compression_required_ratio" => match text.parse() {
+        "compression_required_ratio" => match text.parse::<f64>() {
             Ok(ratio) if (0.0..=1.0).contains(&ratio) => {
                 Ok(Some(PoolOption::Float(ratio)).filter(|_| ratio > 0.0))
             }

@@ -22,7 +22,7 @@ fn world(said: &[Option<&str>]) -> (World, SessionId) {
 
 fn boot(world: &mut World, osd: OsdId, generation: u16, said: Option<&str>) {
     let session = world.connect(&format!("osd.{osd}"));
-    let boot_epoch = world.map().epoch;
+    let boot_epoch = if generation == 0 { 0 } else { world.map().epoch };
     world.boot_as(session, osd, generation, |mut boot| {
         let fact = said.map(|said| (Compression::METADATA_KEY.to_owned(), said.to_owned()));
         boot.metadata.extend(fact);
