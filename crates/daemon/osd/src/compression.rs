@@ -24,7 +24,11 @@ impl PoolCompression {
             0 => otherwise,
             bytes => u32::try_from(bytes).unwrap_or(u32::MAX).min(Compression::BLOB_BYTES_MAX),
         };
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "up to a million, by its bounds")]
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "up to a million, by its bounds"
+        )]
         let required_ppm = (options.number("bluestore_compression_required_ratio") * 1e6).round() as u32;
         let algorithm = CompressionAlgorithm::named(options.text("bluestore_compression_algorithm"));
         self.otherwise = Compression {

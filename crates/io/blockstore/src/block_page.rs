@@ -269,9 +269,21 @@ mod tests {
         let decode = |bytes: Vec<u8>| decode(&mut Reader::new(bytes.into()), 0, &mut Vec::new());
         assert_eq!(decode(good.clone()), Ok(()));
         // Of the first stretch: nth at 10, blocks, algorithm, 4 bytes, 8 of the pool, stored at 25.
-        for (byte, value) in
-            [(3, 2), (9, 16), (31, 16), (10, 3), (11, 2), (11, 33), (12, 0), (12, 4), (14, 99), (15, 1), (25, 0), (25, 1), (25, 200)]
-        {
+        for (byte, value) in [
+            (3, 2),
+            (9, 16),
+            (31, 16),
+            (10, 3),
+            (11, 2),
+            (11, 33),
+            (12, 0),
+            (12, 4),
+            (14, 99),
+            (15, 1),
+            (25, 0),
+            (25, 1),
+            (25, 200),
+        ] {
             let mut bad = good.clone();
             bad[byte] = value;
             assert!(decode(bad).is_err(), "byte {byte} as {value}");

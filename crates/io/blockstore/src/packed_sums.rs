@@ -40,7 +40,10 @@ impl PackedSums {
 
     /// One page less.
     pub(crate) fn remove(&mut self, blob: &Blob) {
-        self.take(blob.pool, Sum { blocks: 0, stored: blob.stored().len() as u64, bytes: blob.bytes().into() });
+        self.take(
+            blob.pool,
+            Sum { blocks: 0, stored: blob.stored().len() as u64, bytes: blob.bytes().into() },
+        );
     }
 
     /// One block more of an object is in the blob.

@@ -40,7 +40,10 @@ impl BlockStore {
                         change(blob, 1);
                         state.sums.packed.add(blob);
                     }
-                    of_object.iter().filter_map(Home::new_blob).for_each(|blob| state.sums.packed.add_block(blob));
+                    of_object
+                        .iter()
+                        .filter_map(Home::new_blob)
+                        .for_each(|blob| state.sums.packed.add_block(blob));
                     for (index, blob) in blobs_of(of_object, Home::base_blob) {
                         if !onode.blocks.has_in(index, blob) {
                             change(blob, -1);

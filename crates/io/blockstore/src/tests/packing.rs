@@ -19,6 +19,11 @@ fn force(algorithm: CompressionAlgorithm) -> Compression {
     Compression { mode: CompressionMode::Force, algorithm, ..Compression::default() }
 }
 
+/// Without checkpoints that nobody asked for.
+fn roomy() -> Options {
+    Options { overlay_bytes_max: 4 << 20, changes_bytes_max: 8 << 20, ..Options::tiny() }
+}
+
 fn opened(rig: &mut Rig, compression: Compression) -> BlockStore {
     rig.compression = Some(compression);
     rig.open()
@@ -205,8 +210,10 @@ fn room_is_made_for_all_that_a_change_takes_out_of_blobs() {
     let cut = |source: u64, target: u64| {
         vec![Op::CloneExtents { source: object(source), target: object(target), extents: Extents::default() }]
     };
-    let (zero, truncate) =
-        (Op::Zero { object: object(2), offset: 0, length: 3 * BLOCK as u64 }, Op::Truncate { object: object(2), size: BLOCK as u64 + 100 });
+    let (zero, truncate) = (
+        Op::Zero { object: object(2), offset: 0, length: 3 * BLOCK as u64 },
+        Op::Truncate { object: object(2), size: BLOCK as u64 + 100 },
+    );
     for ops in [cut(1, 2), vec![zero], vec![truncate]] {
         let mut rig = Rig::new(1, 16 << 20, Options::tiny());
         let mut store = opened(&mut rig, force(CompressionAlgorithm::Zstd));
@@ -226,7 +233,7 @@ fn room_is_made_for_all_that_a_change_takes_out_of_blobs() {
 /// Who writes meanwhile is held up by how far a checkpoint is: compressing is most of it.
 #[test]
 fn a_checkpoint_comes_on_while_it_compresses() {
-    let mut rig = Rig::new(1, 16 << 20, Options::tiny());
+    let mut rig = Rig::new(1, 16 << 20, roomy());
     let mut store = opened(&mut rig, force(CompressionAlgorithm::Zstd));
     write(&mut store, 1, 0, &compressible(1, 64));
     checkpoint(&mut store);
@@ -290,7 +297,7 @@ fn clones_share_blobs_and_the_last_one_frees_them() {
 /// Two blobs would take more than what both have.
 #[test]
 fn what_is_cloned_before_it_could_be_compressed_stays_shared() {
-    let mut rig = Rig::new(1, 16 << 20, Options::tiny());
+    let mut rig = Rig::new(1, 16 << 20, roomy());
     let mut store = opened(&mut rig, force(CompressionAlgorithm::Lz4));
     let (old, new) = (compressible(5, 64), compressible(6, 64));
     write(&mut store, 1, 0, &old);
