@@ -20,7 +20,7 @@ impl PoolCompression {
     /// Takes over what options say of pools that say nothing of their own.
     fn follow_options(&mut self, options: &Values) {
         let own = Compression::default();
-        let bytes = |name, otherwise| match options.count(name) {
+        let bytes = |bytes, otherwise| match bytes {
             0 => otherwise,
             bytes => u32::try_from(bytes).unwrap_or(u32::MAX).min(Compression::BLOB_BYTES_MAX),
         };
@@ -35,8 +35,9 @@ impl PoolCompression {
             mode: CompressionMode::named(options.text("bluestore_compression_mode")).unwrap_or(own.mode),
             algorithm: algorithm.unwrap_or(own.algorithm),
             required_ppm,
-            blob_bytes_min: bytes("bluestore_compression_min_blob_size", own.blob_bytes_min),
-            blob_bytes_max: bytes("bluestore_compression_max_blob_size", own.blob_bytes_max).max(8 << 10),
+            blob_bytes_min: bytes(options.count("bluestore_compression_min_blob_size"), own.blob_bytes_min),
+            blob_bytes_max: bytes(options.count("bluestore_compression_max_blob_size"), own.blob_bytes_max)
+                .max(8 << 10),
         };
     }
 
