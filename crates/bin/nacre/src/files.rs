@@ -238,11 +238,14 @@ impl Folder {
         self.write_pid_of(daemon, std::process::id())
     }
 
-    /// The same of another process, which does not write it itself.
+    /// The same of another process, which does not write it itself. Whoever reads it finds all of it, or what was there before.
     pub(crate) fn write_pid_of(&self, daemon: &str, pid: u32) -> Result<()> {
         self.run_folder()?;
         let path = self.pid_file(daemon);
-        private::write(&path, format!("{pid}\n").as_bytes()).with_context(|| path.display().to_string())
+        let draft = path.with_extension("new");
+        private::write(&draft, format!("{pid}\n").as_bytes())
+            .and_then(|()| fs::rename(&draft, &path))
+            .with_context(|| path.display().to_string())
     }
 
     /// Removes a pid file; one that stays behind names a process that is gone.

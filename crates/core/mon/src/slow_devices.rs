@@ -58,18 +58,10 @@ impl Mon {
                         format!("{} has a slow device: {}", place(&self.state, osd), describe(&finding));
                     self.state.clog(LogPriority::WARN, cx.wall, text);
                 }
-                Change::Well(osd) => {
-                    let text = format!("{}: its device is as fast as others again", place(&self.state, osd));
-                    self.state.clog(LogPriority::INFO, cx.wall, text);
-                    self.end_measure(osd, cx.wall);
-                }
+                Change::Well(osd) => self.end_slow(osd, "its device is as fast as others again", cx.wall),
                 Change::Unjudged(osd) => {
-                    let text = format!(
-                        "{}: nobody can say any more whether its device is slow: it counts as well",
-                        place(&self.state, osd)
-                    );
-                    self.state.clog(LogPriority::INFO, cx.wall, text);
-                    self.end_measure(osd, cx.wall);
+                    let why = "nobody can say any more whether its device is slow: it counts as well";
+                    self.end_slow(osd, why, cx.wall);
                 }
             }
         }
@@ -78,6 +70,13 @@ impl Mon {
             self.relieve_one(&map, cx.wall);
         }
         self.tick_slow_osds_out(&map, cx.wall);
+    }
+
+    /// A device is named no more, and why.
+    fn end_slow(&mut self, osd: OsdId, why: &str, wall: UTime) {
+        let text = format!("{}: {why}", place(&self.state, osd));
+        self.state.clog(LogPriority::INFO, wall, text);
+        self.end_measure(osd, wall);
     }
 
     /// Gives the OSD back what it had.

@@ -278,10 +278,9 @@ impl FreeBitmap {
     /// Counts what is free, after [`FreeBitmap::load`].
     pub(crate) fn count(&mut self) {
         let (mut blocks, mut runs, mut long_blocks, mut open) = (0, 0, 0, 0_u64);
-        let close = |open: u64| long(open);
         for segment in &self.segments {
             match segment {
-                SegmentBits::None => long_blocks += close(std::mem::take(&mut open)),
+                SegmentBits::None => long_blocks += long(std::mem::take(&mut open)),
                 SegmentBits::All => {
                     (blocks, runs) = (blocks + SEGMENT, runs + u64::from(open == 0));
                     open += SEGMENT;
@@ -297,13 +296,13 @@ impl FreeBitmap {
                 if word == u64::MAX {
                     open += u64::from(WORD_BITS);
                 } else {
-                    long_blocks += close(open + u64::from(word.trailing_ones()));
+                    long_blocks += long(open + u64::from(word.trailing_ones()));
                     // What begins and ends within a word is not long.
                     open = word.leading_ones().into();
                 }
             }
         }
-        (self.blocks, self.runs, self.long_blocks) = (blocks, runs, long_blocks + close(open));
+        (self.blocks, self.runs, self.long_blocks) = (blocks, runs, long_blocks + long(open));
         self.refresh();
         self.stale.shrink_to_fit();
     }

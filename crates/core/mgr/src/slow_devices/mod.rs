@@ -108,9 +108,14 @@ impl Device {
         self.unjudged_for = if self.unjudged == 0 { Duration::ZERO } else { self.unjudged_for + STEP };
         let is_due = self.named.is_some() && self.unjudged_for >= UNJUDGED_MAX;
         is_due.then(|| {
-            (self.named, self.slow_at, self.slow_for) = (None, None, Duration::ZERO);
+            self.end_name();
             Change::Unjudged(osd)
         })
+    }
+
+    /// It is named no more.
+    fn end_name(&mut self) {
+        (self.named, self.slow_at, self.slow_for) = (None, None, Duration::ZERO);
     }
 
     /// Takes in what `lasted` says of it.
@@ -142,7 +147,7 @@ impl Device {
                 self.well_for += lasted;
                 self.named.iter_mut().for_each(|named| named.is_slow_now = false);
                 if self.named.is_some() && self.well_for >= self.well_after() {
-                    (self.named, self.slow_at, self.slow_for) = (None, None, Duration::ZERO);
+                    self.end_name();
                     self.well_since = Some(now);
                     return Some(Change::Well(osd));
                 }
