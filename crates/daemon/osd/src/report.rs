@@ -166,6 +166,23 @@ fn statfs(usage: &StoreUsage, packed: PackedUsage) -> StoreStatfs {
     }
 }
 
+/// Of what clones share a store counts all for each of them, and PGs once: where more is compressed than there is, each has its part.
+fn without_shared(packed: PackedUsage, data_bytes: i64) -> PackedUsage {
+    let data_bytes = u64::try_from(data_bytes).unwrap_or(0);
+    if packed.original_bytes <= data_bytes {
+        return packed;
+    }
+    let part = |bytes: u64| {
+        let scaled = u128::from(bytes) * u128::from(data_bytes) / u128::from(packed.original_bytes);
+        u64::try_from(scaled).unwrap_or(bytes)
+    };
+    PackedUsage {
+        original_bytes: data_bytes,
+        allocated_bytes: part(packed.allocated_bytes),
+        packed_bytes: part(packed.packed_bytes),
+    }
+}
+
 /// What of a pool's data is compressed: they take less than they are.
 fn add_packed(sum: &mut StoreStatfs, packed: PackedUsage) {
     let PackedUsage { original_bytes, allocated_bytes, packed_bytes } = packed;
@@ -211,9 +228,14 @@ pub(crate) fn pg_stats<'a>(
     }
     let mut all_packed = PackedUsage::default();
     for (pool, usage) in packed {
-        all_packed += usage;
         // Of a pool whose PGs are all gone from here, what is left is being removed.
-        report.pool_stat.entry(pool).and_modify(|sum| add_packed(sum, usage));
+        let Some(sum) = report.pool_stat.get_mut(&pool) else {
+            all_packed += usage;
+            continue;
+        };
+        let usage = without_shared(usage, sum.data_stored);
+        all_packed += usage;
+        add_packed(sum, usage);
     }
     report.osd_stat = OsdStat {
         hb_peers: hb_peers.collect(),
@@ -328,6 +350,29 @@ mod tests {
             (all.data_compressed_original, all.data_compressed_allocated, all.data_compressed),
             (344_064, 106_496, 93_100)
         );
+    }
+
+    /// A store counts a blob for each clone that has it.
+    #[test]
+    fn what_snapshots_share_is_compressed_once() {
+        const GIB: u64 = 1 << 30;
+        // 100 GiB that ten snapshots have as well, at a ratio of 0.3: counters of PGs have them once.
+        let packed =
+            PackedUsage { original_bytes: 1100 * GIB, allocated_bytes: 330 * GIB, packed_bytes: 319 * GIB };
+        let shard = ShardReport {
+            pools: BTreeMap::from([(2, ((100 * GIB).cast_signed(), 0)), (3, (0, 0))]),
+            packed: BTreeMap::from([(2, packed), (3, packed)]),
+            ..ShardReport::default()
+        };
+        let map = OsdMap::default();
+        let report = pg_stats((0, Uuid::default()), &map, 1, [shard].iter(), std::iter::empty());
+        let found = |sum: &StoreStatfs| {
+            let packed = [sum.data_compressed_original, sum.data_compressed_allocated, sum.data_compressed];
+            (sum.data_stored >> 30, sum.allocated >> 30, packed.map(|bytes| bytes >> 30))
+        };
+        assert_eq!(found(&report.pool_stat[&2]), (100, 30, [100, 30, 29]));
+        assert_eq!(found(&report.pool_stat[&3]), (0, 0, [0, 0, 0]), "its data are all gone");
+        assert_eq!(found(&report.osd_stat.statfs).2, [100, 30, 29]);
     }
 
     #[test]
