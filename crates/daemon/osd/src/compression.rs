@@ -1,9 +1,7 @@
 //! [`PoolCompression`]: the store hears how the data of each pool are to be compressed, as maps and options change.
 
-use crate::pg_driver::PgDriver;
 use nacre_maps::OsdMap;
 use nacre_options::Values;
-use nacre_pg::object::compression_hint;
 use nacre_types::{Compression, CompressionAlgorithm, CompressionMode, PoolId};
 use std::collections::BTreeMap;
 
@@ -18,7 +16,7 @@ pub(crate) struct PoolCompression {
 
 impl PoolCompression {
     /// Takes over what options say of pools that say nothing of their own.
-    fn follow_options(&mut self, options: &Values) {
+    pub(crate) fn follow_options(&mut self, options: &Values) {
         let own = Compression::default();
         let bytes = |bytes, otherwise| match bytes {
             0 => otherwise,
@@ -31,18 +29,21 @@ impl PoolCompression {
         )]
         let required_ppm = (options.number("bluestore_compression_required_ratio") * 1e6).round() as u32;
         let algorithm = CompressionAlgorithm::named(options.text("bluestore_compression_algorithm"));
+        let max =
+            bytes(options.count("bluestore_compression_max_blob_size"), own.blob_bytes_max).max(8 << 10);
+        let min = bytes(options.count("bluestore_compression_min_blob_size"), own.blob_bytes_min);
         self.otherwise = Compression {
             mode: CompressionMode::named(options.text("bluestore_compression_mode")).unwrap_or(own.mode),
             algorithm: algorithm.unwrap_or(own.algorithm),
             required_ppm,
-            blob_bytes_min: bytes(options.count("bluestore_compression_min_blob_size"), own.blob_bytes_min),
-            blob_bytes_max: bytes(options.count("bluestore_compression_max_blob_size"), own.blob_bytes_max)
-                .max(8 << 10),
+            // Nothing would be compressed else.
+            blob_bytes_min: min.min(max),
+            blob_bytes_max: max,
         };
     }
 
     /// What the store has to be told now: pools whose data are to be compressed otherwise than it was told, or no more.
-    fn changes(&mut self, map: &OsdMap) -> Vec<(PoolId, Compression)> {
+    pub(crate) fn changes(&mut self, map: &OsdMap) -> Vec<(PoolId, Compression)> {
         let wanted = map.pools.iter().map(|(id, pool)| (*id, pool.compression(self.otherwise)));
         let wanted: BTreeMap<_, _> = wanted.filter(|(_, how)| how.mode != CompressionMode::None).collect();
         let ended = self.told.keys().filter(|id| !wanted.contains_key(*id));
@@ -51,22 +52,6 @@ impl PoolCompression {
         let changes = ended.chain(changed.map(|(id, how)| (*id, *how))).collect();
         self.told = wanted;
         changes
-    }
-}
-
-impl PgDriver {
-    /// What is written from now on is stored as the pools and these options say.
-    pub(crate) fn follow_compression(&mut self, options: &Values) {
-        self.compression.follow_options(options);
-        self.follow_pools();
-    }
-
-    /// The same with the present map.
-    pub(crate) fn follow_pools(&mut self) {
-        let map = self.pgs.map();
-        for (pool, compression) in self.compression.changes(map) {
-            self.store.set_compression(pool, compression, compression_hint);
-        }
     }
 }
 
@@ -114,6 +99,14 @@ mod tests {
         assert_eq!(told.changes(&none), [(1, expected)]);
         told.follow_options(&Values::default());
         assert_eq!(told.changes(&none), [(1, Compression::default())]);
+    }
+
+    #[test]
+    fn the_smallest_blob_is_no_larger_than_the_largest() {
+        let mut told = PoolCompression::default();
+        told.follow_options(&[("bluestore_compression_min_blob_size", "131072")].into_iter().collect());
+        let Compression { blob_bytes_min, blob_bytes_max, .. } = told.otherwise;
+        assert_eq!((blob_bytes_min, blob_bytes_max), (65_536, 65_536));
     }
 
     #[test]

@@ -4,7 +4,9 @@ use crate::own_collection::save_map;
 use crate::pg_driver::PgDriver;
 use crate::shard_net::ShardCx;
 use nacre_maps::OsdMap;
+use nacre_options::Values;
 use nacre_pg::Event;
+use nacre_pg::object::compression_hint;
 use nacre_txn::StoreToken;
 use std::sync::Arc;
 
@@ -44,6 +46,20 @@ impl PgDriver {
                 }
             }
             behind = self.pgs.behind(map.epoch);
+        }
+    }
+
+    /// What is written from now on is stored as the pools and these options say.
+    pub(crate) fn follow_compression(&mut self, options: &Values) {
+        self.compression.follow_options(options);
+        self.follow_pools();
+    }
+
+    /// The same with the present map.
+    pub(crate) fn follow_pools(&mut self) {
+        let map = self.pgs.map();
+        for (pool, compression) in self.compression.changes(map) {
+            self.store.set_compression(pool, compression, compression_hint);
         }
     }
 }

@@ -17,6 +17,9 @@ pub(super) fn compression_setting(
     (var, key): (&str, i32),
     text: &str,
 ) -> Result<Option<PoolOption>, Failure> {
+    if matches!(var, "compression_min_blob_size" | "compression_max_blob_size") {
+        return blob_size(pool, (var, key), text);
+    }
     if text == "unset" {
         return Ok(None);
     }
@@ -35,32 +38,32 @@ pub(super) fn compression_setting(
             }
             None => fail(Errno::EINVAL, format!("unrecognized {var} '{text}'")),
         },
-        "compression_required_ratio" => match text.parse::<f64>() {
+        _ => match text.parse::<f64>() {
             Ok(ratio) if (0.0..=1.0).contains(&ratio) => {
                 Ok(Some(PoolOption::Float(ratio)).filter(|_| ratio > 0.0))
             }
             _ => fail(Errno::EINVAL, format!("{var} is more than 0 and at most 1; 0 or unset takes it back")),
         },
-        _ => blob_size(pool, (var, key), text),
     }
 }
 
 fn blob_size(pool: &Pool, (var, key): (&str, i32), text: &str) -> Result<Option<PoolOption>, Failure> {
     let least = if var == "compression_max_blob_size" { 2 * BLOCK_BYTES } else { BLOCK_BYTES };
     let most = Compression::BLOB_BYTES_MAX;
-    let bytes = limit("max_bytes", text)?;
-    if bytes == 0 {
-        return Ok(None);
-    }
+    let bytes = if text == "unset" { 0 } else { limit("max_bytes", text)? };
     let fits = u32::try_from(bytes)
         .is_ok_and(|bytes| (least..=most).contains(&bytes) && bytes.is_multiple_of(BLOCK_BYTES));
-    if !fits {
+    if bytes > 0 && !fits {
         let why = format!("{var} is {least} to {most} bytes, a multiple of {BLOCK_BYTES}; 0 takes it back");
         return fail(Errno::EINVAL, why);
     }
-    let value = PoolOption::Int(bytes.cast_signed());
+    let value = (bytes > 0).then(|| PoolOption::Int(bytes.cast_signed()));
     let mut changed = pool.clone();
-    changed.options.insert(key, value.clone());
+    // What is taken back may leave the other one without effect, too.
+    match &value {
+        Some(value) => drop(changed.options.insert(key, value.clone())),
+        None => drop(changed.options.remove(&key)),
+    }
     let Compression { blob_bytes_min, blob_bytes_max, .. } = changed.compression(Compression::default());
     if blob_bytes_min > blob_bytes_max {
         let why = format!(
@@ -68,7 +71,7 @@ fn blob_size(pool: &Pool, (var, key): (&str, i32), text: &str) -> Result<Option<
         );
         return fail(Errno::EINVAL, why);
     }
-    Ok(Some(value))
+    Ok(value)
 }
 
 /// Refuses what an OSD that is up would not follow.

@@ -110,6 +110,25 @@ fn what_no_store_would_do_is_refused() {
     assert_eq!(options(&world), before);
 }
 
+/// Nothing would be compressed any more, and nobody told.
+#[test]
+fn the_largest_blob_is_not_taken_back_below_the_smallest() {
+    let (mut world, admin) = world(&[Some(ALL)]);
+    for var in ["compression_max_blob_size", "compression_min_blob_size"] {
+        assert_eq!(set(&mut world, admin, var, "128K").0, 0, "{var}");
+    }
+    let before = options(&world);
+    for value in ["0", "unset"] {
+        let (code, said) = set(&mut world, admin, "compression_max_blob_size", value);
+        assert_eq!(code, Errno::EINVAL.negated(), "{value}");
+        assert!(said.contains("nothing would be compressed"), "{said}");
+    }
+    assert_eq!(options(&world), before);
+    for var in ["compression_min_blob_size", "compression_max_blob_size"] {
+        assert_eq!(set(&mut world, admin, var, "unset").0, 0, "{var}");
+    }
+}
+
 #[test]
 fn all_osds_that_are_up_must_be_able_to() {
     let unsupported = Errno::EOPNOTSUPP.negated();

@@ -162,9 +162,8 @@ fn compression_is_refused_where_an_osd_that_is_up_does_not_compress() {
         ("compression_max_blob_size", "65536"),
         ("compression_min_blob_size", "16384"),
     ] {
-        let (code, said) = bench.say(&format!(
-            r#"{{"prefix":"osd pool set","pool":"rbd","var":"{var}","val":"{value}"}}"#
-        ));
+        let (code, said) =
+            bench.say(&format!(r#"{{"prefix":"osd pool set","pool":"rbd","var":"{var}","val":"{value}"}}"#));
         assert_eq!(code, UNSUPPORTED, "{var} {value}");
         assert!(said.contains("cannot compress"), "{said}");
     }
