@@ -120,11 +120,6 @@ fn check_table(table: &Table, report: &mut CheckReport) {
             }
         });
         table.pages_of(id).each_whole(&onode.blocks, |number, page| {
-            if !page.dear_places().is_empty() {
-                report
-                    .inconsistencies
-                    .push(format!("{name}: page {number} has less of a blob than it costs"));
-            }
             for (_, slot) in page.iter(number) {
                 if let Slot::Blob(blob, _) = slot {
                     packed.add_block(blob);

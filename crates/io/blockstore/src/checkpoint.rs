@@ -34,7 +34,7 @@ use crate::wal::TxnNumber;
 use nacre_buf::Bytes;
 use nacre_kv::KvBatch;
 use nacre_types::{Eversion, SpgId};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// A dirty block and where it goes.
@@ -90,6 +90,13 @@ pub(crate) fn blobs_of<'a>(
     blobs
 }
 
+/// The block, or the first one of the blob and how many it holds and has: metadata that contradict each other may have several that begin
+/// in one block.
+pub(crate) type BaseKey = (u64, u32, u32);
+
+/// What shows between pieces that were written; `None` for what is damaged.
+pub(crate) type Bases = BTreeMap<BaseKey, Option<Bytes>>;
+
 /// What a checkpoint does next, and how far it is with that. The diagram above has them in order.
 pub(crate) enum Stage {
     Gather { from: u64 },
@@ -134,6 +141,8 @@ pub(crate) struct Checkpoint {
     pub(crate) unreadable: BTreeSet<u64>,
     /// Runs in the cache that must stay until the blocks being written are put together.
     pub(crate) pins: Vec<u64>,
+    /// What shows between the written pieces of those blocks, as far as it has been brought together.
+    pub(crate) bases: Bases,
     pub(crate) begins: Begins,
 }
 

@@ -24,6 +24,9 @@ pub(crate) struct Codec {
     to_snappy: Option<snap::raw::Encoder>,
     /// LZ4 and Snappy want room for the worst that may come of it.
     room: Vec<u8>,
+    /// Blobs decompressed so far.
+    #[cfg(test)]
+    pub(crate) unpacked: usize,
 }
 
 impl std::fmt::Debug for Codec {
@@ -67,6 +70,10 @@ impl Codec {
         packed: &[u8],
         out: &mut [u8],
     ) -> Result<(), UnpackError> {
+        #[cfg(test)]
+        {
+            self.unpacked += 1;
+        }
         let wanted = out.len();
         let found = match algorithm {
             CompressionAlgorithm::Zstd => {

@@ -147,15 +147,18 @@ impl Page {
         self.blobs().into_iter().filter_map(place).collect()
     }
 
-    /// Places of slots that are in blobs which have more blocks on the device than the page has in them.
-    pub(crate) fn dear_places(&self) -> SmallVec<[usize; 4]> {
+    /// Places of slots that are in blobs of which the page has less than they cost. `is_shared` says of a blob whether other objects need it
+    /// as well: then it stays on the device anyway, and no more of it than half of what it costs is little.
+    pub(crate) fn dear_places(&self, is_shared: impl Fn(&Blob) -> bool) -> SmallVec<[usize; 4]> {
         let mut places = SmallVec::new();
         for blob in self.blobs() {
             let is_in = |slot: &Slot| matches!(slot, Slot::Blob(known, _) if known.first() == blob.first());
             let slots = self.slots.iter().enumerate();
             let within = slots.filter(|(_, slot)| slot.as_ref().is_some_and(is_in)).map(|(at, _)| at);
             let within: SmallVec<[usize; 16]> = within.collect();
-            if within.len() < blob.stored().len() {
+            let (count, cost) = (within.len(), blob.stored().len());
+            let is_dear = if is_shared(&blob) { 2 * count <= cost } else { count < cost };
+            if is_dear {
                 places.extend(within);
             }
         }

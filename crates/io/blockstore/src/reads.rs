@@ -134,6 +134,7 @@ impl BlockStore {
         self.cache.passed(read.run, bytes);
         let Some(fetch) = self.fetches.try_remove(id) else { return };
         fetch.pins.iter().for_each(|first| self.cache.unpin(*first, Pin::Fetch(id)));
+        fetch.unpacked.iter().for_each(|first| self.unpacked.unpin(*first));
         let data = BufList::from(bytes.slice(hand.from..hand.from + hand.bytes));
         let data = match (hand.from, read.crcs.as_slice()) {
             (0, [one]) if hand.bytes == BLOCK => data.with_crc(*one),

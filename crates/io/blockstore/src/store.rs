@@ -65,6 +65,8 @@ pub struct BlockStore {
     pub(crate) unpacking_now: Option<usize>,
     /// Blobs that may still be decompressed in this turn.
     pub(crate) unpacks_left: usize,
+    /// The last drain gave no completion. A thread that drains as long as that gives any is in the same turn until then.
+    gave_nothing: bool,
     /// Bytes of clean metadata and blocks that are kept now: [`Options::clean_bytes_max`], or less.
     clean_bytes: usize,
     pub(crate) checkpoint: Option<Checkpoint>,
@@ -121,6 +123,7 @@ impl BlockStore {
             unpacking: VecDeque::new(),
             unpacking_now: None,
             unpacks_left: UNPACKED_PER_TURN,
+            gave_nothing: true,
             clean_bytes: parts.options.clean_bytes_max,
             disk: parts.disk,
             superblock: parts.superblock,
@@ -397,12 +400,15 @@ impl ObjectStore for BlockStore {
     }
 
     fn drain(&mut self, out: &mut Vec<Completion>) {
+        let before = out.len();
         if self.clean_bytes < self.options.clean_bytes_max {
             self.table.tidy_clean();
         }
         let unpacked_bytes = self.clean_bytes / UNPACKED_DIVISOR;
         self.unpacked.next_turn(unpacked_bytes);
-        self.unpacks_left = UNPACKED_PER_TURN;
+        if self.gave_nothing {
+            self.unpacks_left = UNPACKED_PER_TURN;
+        }
         let taken = self.table.clean_bytes() + self.unpacked.bytes();
         self.cache.next_turn(self.clean_bytes.saturating_sub(taken));
         self.forgive();
@@ -426,6 +432,7 @@ impl ObjectStore for BlockStore {
         out.extend(self.durable.drain(..).map(Completion::Durable));
         out.extend(self.fetched.drain(..).map(Completion::Fetched));
         out.extend(self.brought.drain(..).map(|(token, data)| Completion::Brought(token, data)));
+        self.gave_nothing = out.len() == before;
     }
 
     fn set_wakeups(&mut self, wakeups: bool) {
@@ -517,7 +524,7 @@ impl ObjectStore for BlockStore {
     }
 
     fn memory(&self) -> StoreMemory {
-        let (data, metadata) = (self.cache.bytes(), self.table.clean_bytes());
+        let (data, metadata) = (self.cache.bytes() + self.unpacked.bytes(), self.table.clean_bytes());
         StoreMemory {
             data_bytes: data as u64,
             metadata_bytes: metadata as u64,

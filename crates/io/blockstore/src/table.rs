@@ -174,6 +174,7 @@ impl Table {
                 dirty_slots: 0,
                 held: Arc::default(),
                 period: 1,
+                is_replaying: false,
                 packed: state.sums.packed.clone(),
                 compression: BTreeMap::new(),
             },

@@ -4,7 +4,7 @@ use super::{ENTRIES_PER_STEP, OBJECTS_PER_STEP};
 use crate::BLOCK;
 use crate::blob::{Blob, Place};
 use crate::cache::Pin;
-use crate::checkpoint::{Checkpoint, Home, Stage};
+use crate::checkpoint::{BaseKey, Bases, Checkpoint, Home, Stage};
 use crate::device::{DeviceBlock, Run};
 use crate::fetch::DamageKind;
 use crate::requests::Io;
@@ -12,7 +12,7 @@ use crate::store::BlockStore;
 use crate::unpacking::unpack;
 use nacre_buf::{AlignedBuf, BufList, Bytes, PAYLOAD_CRC_SEED, crc};
 use nacre_env::disk::Durability;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Blocks written in one step.
@@ -22,6 +22,8 @@ const BLOCKS_PER_STEP: usize = 16;
 const WRITES_MAX: usize = 8;
 /// Blocks that find a home in one step: among holes each is a search of its own.
 const HOMES_PER_STEP: usize = 64;
+/// Blobs that are decompressed in one step, of some 100 us each.
+const UNPACKED_PER_STEP: usize = 2;
 
 impl BlockStore {
     pub(super) fn gather(&mut self, checkpoint: &mut Checkpoint, from: u64) -> bool {
@@ -95,15 +97,17 @@ impl BlockStore {
         }
         let end = checkpoint.homes.len().min(next + BLOCKS_PER_STEP);
         let window = checkpoint.homes.get_mut(next..end).unwrap_or_default();
-        let bases = match self.bases(window, &checkpoint.unreadable) {
-            Ok(bases) => bases,
-            Err(mut absent) => {
+        match self.bases(window, &checkpoint.unreadable, &mut checkpoint.bases) {
+            Bringing::All => (),
+            Bringing::Some => return true,
+            Bringing::Absent(mut absent) => {
                 absent.sort_unstable_by_key(|device| device.block);
                 absent.dedup_by_key(|device| device.block);
                 checkpoint.reads = self.start_reads(&absent, None);
                 return true;
             }
-        };
+        }
+        let bases = std::mem::take(&mut checkpoint.bases);
         checkpoint.pins.drain(..).for_each(|first| self.cache.unpin(first, Pin::Checkpoint));
         let mut rest = window;
         while !rest.is_empty() {
@@ -138,19 +142,25 @@ impl BlockStore {
         }
     }
 
-    /// Contents of the blocks that show between the written pieces: `None` for a damaged one. Or which of them must
-    /// be read first.
-    fn bases(&mut self, window: &[Home], unreadable: &BTreeSet<u64>) -> Result<Bases, Vec<DeviceBlock>> {
-        let (mut bases, mut absent) = (Bases::new(), Vec::new());
+    /// Adds to `bases` contents of the blocks that show between the written pieces: `None` for a damaged one. Nothing is decompressed
+    /// before all that is to be read for it is there, and then only so much as a step has time for.
+    fn bases(&mut self, window: &[Home], unreadable: &BTreeSet<u64>, bases: &mut Bases) -> Bringing {
+        let (mut absent, mut packed) = (Vec::new(), Vec::new());
         let shown =
             window.iter().filter(|home| home.goes_to().is_some()).filter_map(|home| home.base.as_ref());
         for base in shown {
+            let key = key_of(base);
+            if bases.contains_key(&key) || packed.iter().any(|(known, _, _)| *known == key) {
+                continue;
+            }
             let stored = match base {
                 Place::Block(device) => std::slice::from_ref(device),
                 Place::Blob(blob, _) => blob.stored(),
             };
-            let key = key_of(base);
-            if bases.contains_key(&key) {
+            if let Place::Blob(blob, _) = base
+                && let Some(bytes) = self.unpacked.get(blob)
+            {
+                bases.insert(key, Some(bytes.clone()));
                 continue;
             }
             let (mut contents, missing) = (Vec::with_capacity(stored.len()), absent.len());
@@ -164,14 +174,21 @@ impl BlockStore {
             if absent.len() > missing {
                 continue;
             }
-            let contents = contents.into_iter().collect::<Option<Vec<Bytes>>>();
-            let content = match base {
-                Place::Block(_) => contents.and_then(|contents| contents.into_iter().next()),
-                Place::Blob(blob, _) => contents.and_then(|contents| self.unpack_base(blob, contents)),
-            };
-            bases.insert(key, content);
+            match (base, contents.into_iter().collect::<Option<Vec<Bytes>>>()) {
+                (Place::Blob(blob, _), Some(contents)) => packed.push((key, blob, contents)),
+                (_, contents) => {
+                    bases.insert(key, contents.and_then(|contents| contents.into_iter().next()));
+                }
+            }
         }
-        if absent.is_empty() { Ok(bases) } else { Err(absent) }
+        if !absent.is_empty() {
+            return Bringing::Absent(absent);
+        }
+        let is_all = packed.len() <= UNPACKED_PER_STEP;
+        for (key, blob, contents) in packed.into_iter().take(UNPACKED_PER_STEP) {
+            bases.insert(key, self.unpack_base(blob, contents));
+        }
+        if is_all { Bringing::All } else { Bringing::Some }
     }
 
     /// That somebody could not read a block some time ago is no reason to lose it.
@@ -223,11 +240,14 @@ impl BlockStore {
     }
 }
 
-type Bases = BTreeMap<BaseKey, Option<Bytes>>;
-
-/// The block, or the first one of the blob and how many it holds and has: metadata that contradict each other may have several that begin
-/// in one block.
-type BaseKey = (u64, u32, u32);
+/// How far bases have been brought together.
+enum Bringing {
+    All,
+    /// The next step has more to decompress.
+    Some,
+    /// These blocks must be read first.
+    Absent(Vec<DeviceBlock>),
+}
 
 fn key_of(base: &Place) -> BaseKey {
     match base {

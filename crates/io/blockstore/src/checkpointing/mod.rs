@@ -13,7 +13,7 @@ mod encode;
 mod homes;
 mod packing;
 
-use crate::checkpoint::{Checkpoint, Stage};
+use crate::checkpoint::{Bases, Checkpoint, Stage};
 use crate::kv_schema::{self, State};
 use crate::options::Planted;
 use crate::store::BlockStore;
@@ -101,6 +101,7 @@ impl BlockStore {
             writes: 0,
             reads: 0,
             unreadable: BTreeSet::new(),
+            bases: Bases::new(),
             pins: Vec::new(),
             begins: Begins { homes: self.shares.now(), ..Begins::default() },
         });

@@ -33,7 +33,7 @@ pub(super) fn write(
     let end = offset + data.len() as u64;
     onode.size = onode.size.max(end);
     // They stay in memory for the checkpoint to compress.
-    let is_tried = space.compression_of(onode, meta.unwrap_or(&onode.meta)).is_some();
+    let is_tried = placement.is_some() && space.compression_of(onode, meta.unwrap_or(&onode.meta)).is_some();
     let blocks = Arc::make_mut(&mut onode.blocks);
     if offset < end {
         pages.take_in(blocks, index_of(offset), index_of(end - 1));

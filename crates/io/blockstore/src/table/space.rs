@@ -30,6 +30,8 @@ pub(crate) struct Space {
     pub(crate) held: Arc<Held>,
     /// What is changed now is changed in this one.
     pub(crate) period: Period,
+    /// What is applied was submitted before the store was opened.
+    pub(crate) is_replaying: bool,
     /// What pages refer to of blobs.
     pub(crate) packed: PackedSums,
     /// How data of pools are to be compressed, of those that want it.
@@ -150,12 +152,17 @@ impl Space {
         self.put(blocks, index, slot.clone());
     }
 
-    /// Blocks of the page of this block that are in blobs which have more blocks on the device than the page has in them become dirty, so
-    /// that the next checkpoint brings them home by themselves. The page is here or nowhere.
+    /// Blocks of the page of this block that are in blobs of which it has less than they cost become dirty, so that the next checkpoint
+    /// brings them home by themselves. The page is here or nowhere.
     pub(super) fn leave_dear_blobs(&mut self, blocks: &mut Blocks, index: u32) {
+        // Pages may be in blobs by now that were not when it was submitted: nothing made sure of room for that.
+        if self.is_replaying {
+            return;
+        }
         let number = page_of(index);
         let Some(page) = blocks.page(number) else { return };
-        for at in page.dear_places() {
+        let shared = self.alloc.shared();
+        for at in page.dear_places(|blob| shared.extra(blob.first()) > 0) {
             let index = number * PAGE_BLOCKS + u32::try_from(at).expect("within a page");
             let dirty = Dirty::over(blocks.get(index).and_then(Slot::place));
             // The page needs the blob until they are home.

@@ -15,7 +15,7 @@ use std::collections::BTreeSet;
 /// Stores in a normal run; each goes through 20 crashes.
 const SEEDS: u64 = 12;
 
-fn force(algorithm: CompressionAlgorithm) -> Compression {
+pub(super) fn force(algorithm: CompressionAlgorithm) -> Compression {
     Compression { mode: CompressionMode::Force, algorithm, ..Compression::default() }
 }
 
@@ -24,18 +24,18 @@ fn roomy() -> Options {
     Options { overlay_bytes_max: 4 << 20, changes_bytes_max: 8 << 20, ..Options::tiny() }
 }
 
-fn opened(rig: &mut Rig, compression: Compression) -> BlockStore {
+pub(super) fn opened(rig: &mut Rig, compression: Compression) -> BlockStore {
     rig.compression = Some(compression);
     rig.open()
 }
 
 /// A log of one line repeated, which differs by seed.
-fn compressible(seed: u64, blocks: usize) -> Vec<u8> {
+pub(super) fn compressible(seed: u64, blocks: usize) -> Vec<u8> {
     let line = format!("{seed}: a line that comes again and again\n");
     line.bytes().cycle().take(blocks * BLOCK).collect()
 }
 
-fn random(seed: u64, blocks: usize) -> Vec<u8> {
+pub(super) fn random(seed: u64, blocks: usize) -> Vec<u8> {
     let mut state = seed | 1;
     let mut next = move || {
         state ^= state << 13;
@@ -46,19 +46,19 @@ fn random(seed: u64, blocks: usize) -> Vec<u8> {
     std::iter::repeat_with(&mut next).take(blocks * BLOCK).collect()
 }
 
-fn do_all(store: &mut BlockStore, ops: Vec<Op>) {
+pub(super) fn do_all(store: &mut BlockStore, ops: Vec<Op>) {
     let mut txn = Transaction::new(pg());
     ops.into_iter().for_each(|op| txn.push(op));
     store.submit(txn, StoreToken::without_pg(1)).expect("there is room");
     store.settle().expect("a healthy device");
 }
 
-fn write(store: &mut BlockStore, nth: u64, block: usize, data: &[u8]) {
+pub(super) fn write(store: &mut BlockStore, nth: u64, block: usize, data: &[u8]) {
     let (offset, data) = ((block * BLOCK) as u64, Bytes::copy_from_slice(data).into());
     do_all(store, vec![Op::Write { object: object(nth), offset, data }]);
 }
 
-fn checkpoint(store: &mut BlockStore) {
+pub(super) fn checkpoint(store: &mut BlockStore) {
     store.checkpoint_now().expect("a healthy device");
     // What was released before the first one is free after another.
     store.checkpoint_now().expect("a healthy device");
@@ -66,12 +66,12 @@ fn checkpoint(store: &mut BlockStore) {
     assert_eq!((report.inconsistencies, report.damaged), (vec![], vec![]));
 }
 
-fn all_of(store: &mut BlockStore, name: &HObject) -> Vec<u8> {
+pub(super) fn all_of(store: &mut BlockStore, name: &HObject) -> Vec<u8> {
     read(store, name, 0, u64::MAX, &mut Vec::new()).expect("nothing is damaged").to_vec()
 }
 
 /// Blocks of the device that data take, and blocks of objects that are in blobs.
-fn blocks(store: &BlockStore) -> (u64, u64) {
+pub(super) fn blocks(store: &BlockStore) -> (u64, u64) {
     let packed: u64 = store.packed().values().map(|usage| usage.original_bytes).sum();
     (store.usage().allocated_bytes / BLOCK as u64, packed / BLOCK as u64)
 }
