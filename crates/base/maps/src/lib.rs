@@ -7,6 +7,7 @@
 #![warn(clippy::indexing_slicing, clippy::cast_possible_truncation)]
 
 mod code;
+mod compression;
 pub mod flags;
 mod fresh;
 mod fsmap;

@@ -8,6 +8,11 @@ use crate::{OptionInfo, client, debug, mds};
 /// Options that OSDs read, from what `config set` keeps for the section `osd`, one OSD or `global`.
 const OSD: &[&str] = &[
     "bdev_enable_discard",
+    "bluestore_compression_algorithm",
+    "bluestore_compression_max_blob_size",
+    "bluestore_compression_min_blob_size",
+    "bluestore_compression_mode",
+    "bluestore_compression_required_ratio",
     "debug_asok_assert_abort",
     "debug_heartbeat_testing_span",
     "mon_warn_on_slow_ping_ratio",
@@ -219,7 +224,6 @@ const MISSING: &[(&str, &[&str])] = &[
         "discards never hold anybody up: they wait until the device has nothing else to do",
         &["bdev_async_discard"],
     ),
-    ("compression is not built", &["bluestore_compression_algorithm", "bluestore_compression_mode"]),
     ("stores always sum blocks of 4 KiB with CRC-32C", &["bluestore_csum_type", "bluestore_min_alloc_size"]),
     (
         "erasure codes are compiled in",

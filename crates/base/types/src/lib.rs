@@ -5,6 +5,7 @@
 
 pub mod addr;
 pub mod build_kind;
+pub mod compression;
 pub mod device_latency;
 pub mod dmcrypt;
 pub mod entropy;
@@ -21,6 +22,7 @@ pub mod time;
 pub mod version;
 
 pub use addr::{AddrKind, AddrVec, EntityAddr};
+pub use compression::{Compression, CompressionAlgorithm, CompressionHint, CompressionMode};
 pub use device_latency::{DeviceLatencies, DeviceWork, LatencyHistogram, RequestClass};
 pub use entropy::Entropy;
 pub use errno::Errno;

@@ -7,9 +7,11 @@
 
 use nacre_buf::Bytes;
 use nacre_denc::{Decode, DecodeError, Encode, Reader, Writer};
-use nacre_msg::osd_op::AllocHint;
+use nacre_msg::osd_op::{AllocHint, alloc_hint_flag};
 use nacre_txn::ObjectView;
-use nacre_types::{EntityAddr, EntityName, Eversion, HObject, IntervalSet, SnapId, SpgId, UTime};
+use nacre_types::{
+    CompressionHint, EntityAddr, EntityName, Eversion, HObject, IntervalSet, SnapId, SpgId, UTime,
+};
 use std::collections::BTreeMap;
 
 /// Version of the record that we write, and the newest that we read.
@@ -297,9 +299,35 @@ pub fn is_whiteout(record: &[u8]) -> bool {
     record.get(BITS_OFFSET).is_some_and(|bits| bits & bit::WHITEOUT != 0)
 }
 
+/// What clients said of an object's data, by its record; nothing of a record that cannot be read.
+#[must_use]
+pub fn compression_hint(record: &Bytes) -> CompressionHint {
+    use alloc_hint_flag::{COMPRESSIBLE, INCOMPRESSIBLE};
+    let flags = ObjectContext::from_record(record.clone()).map_or(0, |context| context.info.hint.flags);
+    match (flags & COMPRESSIBLE != 0, flags & INCOMPRESSIBLE != 0) {
+        (true, false) => CompressionHint::Compressible,
+        (false, true) => CompressionHint::Incompressible,
+        _ => CompressionHint::None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_record_says_whether_its_data_are_worth_compressing() {
+        let hint_of = |flags| {
+            let mut context = ObjectContext::default();
+            context.info.hint.flags = flags;
+            compression_hint(&context.to_record())
+        };
+        assert_eq!(hint_of(0), CompressionHint::None);
+        assert_eq!(hint_of(alloc_hint_flag::COMPRESSIBLE | 1), CompressionHint::Compressible);
+        assert_eq!(hint_of(alloc_hint_flag::INCOMPRESSIBLE), CompressionHint::Incompressible);
+        assert_eq!(hint_of(256 | 512), CompressionHint::None, "both say nothing");
+        assert_eq!(compression_hint(&Bytes::from_static(b"\xff\xff")), CompressionHint::None);
+    }
 
     fn full() -> ObjectContext {
         let addr = EntityAddr::parse("192.0.2.1:0/7").expect("an address");

@@ -9,11 +9,11 @@ use crate::own_collection::{OWN_COLLECTION, is_of_maps};
 use nacre_buf::{BufList, ByteStr, Bytes};
 use nacre_pg::{Arriving, Pg};
 use nacre_store::{
-    Completion, DiscardPolicy, MeasuredDevice, ObjectStore, StoreCounters, StoreError, StoreMemory,
-    StoreState, StoreUsage, SubmitHint,
+    Completion, DiscardPolicy, HintIn, MeasuredDevice, ObjectStore, PackedUsage, StoreCounters, StoreError,
+    StoreMemory, StoreState, StoreUsage, SubmitHint,
 };
 use nacre_txn::{FetchFrom, ObjectView, OmapPage, Op, ReadError, StoreToken, Token, Transaction};
-use nacre_types::{DeviceLatencies, HObject, SpgId};
+use nacre_types::{Compression, DeviceLatencies, HObject, PoolId, SpgId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -213,6 +213,10 @@ impl ObjectStore for Divided {
         self.all_mut().for_each(|store| store.set_submit_hint(hint));
     }
 
+    fn set_compression(&mut self, pool: PoolId, compression: Compression, hint_in: HintIn) {
+        self.all_mut().for_each(|store| store.set_compression(pool, compression, hint_in));
+    }
+
     fn place(&mut self, collection: &SpgId, partition: usize) -> bool {
         let nth = self.numbers.iter().position(|number| *number == partition);
         self.homes.extend(nth.map(|nth| (*collection, nth)));
@@ -251,6 +255,13 @@ impl ObjectStore for Divided {
 
     fn usage(&self) -> StoreUsage {
         StoreUsage::of_partitions(self.all().map(|store| (store.usage(), 1)))
+    }
+
+    fn packed(&self) -> BTreeMap<PoolId, PackedUsage> {
+        self.all().map(ObjectStore::packed).fold(BTreeMap::new(), |mut sums, packed| {
+            packed.into_iter().for_each(|(pool, usage)| *sums.entry(pool).or_default() += usage);
+            sums
+        })
     }
 
     fn partitions(&self) -> u64 {

@@ -49,6 +49,7 @@ mod bench;
 mod bill;
 mod client_limits;
 mod command_reply;
+mod compression;
 mod config;
 mod connections;
 mod control;

@@ -169,6 +169,7 @@ impl Periodic {
         let usage = pgs.usage_for_clients();
         let mut report = pgs.pgs.report(cx.net.router.me, usage, cx.wall);
         report.pgs.extend(pgs.relocations.stats());
+        report.packed = pgs.store.packed();
         report.partitions = cx.net.router.own_partitions() as u64;
         let (count, spent_ns) = pgs.tracker.commits();
         report.commits = (count - self.commits_told.0, spent_ns - self.commits_told.1);

@@ -6,6 +6,7 @@
 
 use crate::awaiting_memory::AwaitingMemory;
 use crate::bill::Bill;
+use crate::compression::PoolCompression;
 use crate::counted_op::CountedOp;
 use crate::dynamic_perf_stats::DynamicPerfStats;
 use crate::idle_trim::IdleTrim;
@@ -58,6 +59,7 @@ pub(crate) struct PgDriver {
     pub(crate) memory: Memory,
     pub(crate) awaiting_memory: AwaitingMemory,
     pub(crate) relocations: Relocations,
+    pub(crate) compression: PoolCompression,
     /// The store cannot be trusted: see [`PgDriver::break_down`].
     pub(crate) broken: bool,
 }
@@ -69,7 +71,6 @@ pub(crate) fn room(store: &dyn ObjectStore) -> Room {
     Room { total_bytes: usage.total_bytes / parts, available_bytes: usage.available_bytes / parts }
 }
 
-/// What the gate wants to know of a PG.
 /// Where freed space is discarded.
 fn discard_policy(options: &Values) -> DiscardPolicy {
     match (options.flag("bdev_enable_discard"), options.flag("nacre_discard_files")) {
@@ -79,6 +80,7 @@ fn discard_policy(options: &Values) -> DiscardPolicy {
     }
 }
 
+/// What the gate wants to know of a PG.
 fn facts(pg: &Pg) -> PgFacts<'_> {
     PgFacts { is_primary: pg.is_primary(), acting: pg.acting() }
 }
@@ -121,6 +123,7 @@ impl PgDriver {
             memory,
             awaiting_memory: AwaitingMemory::default(),
             relocations: Relocations::default(),
+            compression: PoolCompression::default(),
             broken: false,
         }
     }
@@ -159,6 +162,7 @@ impl PgDriver {
             device.set_discards(discard_policy(options));
         }
         self.pgs.ignore_history_les(options.flag("osd_find_best_info_ignore_history_les"));
+        self.follow_compression(options);
     }
 
     /// A turn begins: PGs that were put off go first, or new messages of others would keep them waiting.
@@ -384,18 +388,6 @@ impl PgDriver {
         for op in self.pgs.take_held_for(&spg) {
             self.client_op(cx, spg, op);
         }
-    }
-
-    /// Takes up what was split off a PG of ours.
-    fn open_child(&mut self, cx: &mut ShardCx<'_>, child: SpgId, before: &Arc<OsdMap>, maps: &[Arc<OsdMap>]) {
-        let Some(pg) = Pg::load(&*self.store, self.osd, child, before) else {
-            return self.break_down(cx.net, &format!("what was split off as {child} cannot be read"));
-        };
-        self.pgs.insert_child(pg);
-        for map in maps {
-            self.deliver_under(cx, map, child, Event::Map);
-        }
-        self.deliver_held(cx, child);
     }
 
     /// Hands a PG the copies of those that end with `map` and are merged into it, before it sees that map.

@@ -4,9 +4,11 @@ use crate::own_collection::{save_map, stored_epochs, stored_map};
 use crate::pg_driver::PgDriver;
 use crate::shard_net::ShardCx;
 use nacre_maps::OsdMap;
-use nacre_pg::Event;
+use nacre_options::Values;
+use nacre_pg::object::compression_hint;
+use nacre_pg::{Event, Pg};
 use nacre_txn::StoreToken;
-use nacre_types::Epoch;
+use nacre_types::{Epoch, SpgId};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -19,6 +21,7 @@ impl PgDriver {
         let txn = save_map(self.store.as_ref(), map, pools, needed);
         self.submit(cx, txn, StoreToken::without_pg(0));
         self.pgs.set_map(Arc::clone(map));
+        self.follow_pools();
         self.relocate_in(cx, map);
         self.advance_pgs(cx, map, false);
         self.depart_misplaced(cx);
@@ -72,6 +75,38 @@ impl PgDriver {
                 }
             }
             behind = self.pgs.behind(map.epoch);
+        }
+    }
+
+    /// Takes up what was split off a PG of ours.
+    pub(crate) fn open_child(
+        &mut self,
+        cx: &mut ShardCx<'_>,
+        child: SpgId,
+        before: &Arc<OsdMap>,
+        maps: &[Arc<OsdMap>],
+    ) {
+        let Some(pg) = Pg::load(&*self.store, self.osd, child, before) else {
+            return self.break_down(cx.net, &format!("what was split off as {child} cannot be read"));
+        };
+        self.pgs.insert_child(pg);
+        for map in maps {
+            self.deliver_under(cx, map, child, Event::Map);
+        }
+        self.deliver_held(cx, child);
+    }
+
+    /// What is written from now on is stored as the pools and these options say.
+    pub(crate) fn follow_compression(&mut self, options: &Values) {
+        self.compression.follow_options(options);
+        self.follow_pools();
+    }
+
+    /// The same with the present map.
+    pub(crate) fn follow_pools(&mut self) {
+        let map = self.pgs.map();
+        for (pool, compression) in self.compression.changes(map) {
+            self.store.set_compression(pool, compression, compression_hint);
         }
     }
 }

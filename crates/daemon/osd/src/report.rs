@@ -12,8 +12,8 @@ use nacre_msg::peer::PeerVersions;
 use nacre_msg::stats::{OsdPerfStat, OsdStat, SlowOps, StoreStatfs, osd_alert};
 use nacre_msg::{DaemonConfig, DaemonHealthMetric, MgrOpen, MgrReport, PgStats, config_level, daemon_metric};
 use nacre_options::{Layer, Values};
-use nacre_store::StoreUsage;
-use nacre_types::{OsdId, Uuid, version};
+use nacre_store::{PackedUsage, StoreUsage};
+use nacre_types::{Compression, CompressionAlgorithm, OsdId, PoolId, Uuid, version};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -66,11 +66,16 @@ pub(crate) fn metadata(
         ("osd_size_bytes", capacity_bytes.to_string()),
         ("rotational", "0".to_owned()),
     ];
-    // The monitor must know what can be merged, and how.
+    // The monitor must know what can be merged, and how, and what can be compressed.
     let shards = [("nacre_shards", partitions.to_string()), ("nacre_relocates_pgs", "1".to_owned())];
     let shards = shards.into_iter().filter(|_| partitions > 1);
+    let is_in_memory = matches!(config.store, StoreConfig::Memory { .. });
+    let compression = (!is_in_memory).then(|| {
+        let algorithms = CompressionAlgorithm::ALL.map(CompressionAlgorithm::name).join(" ");
+        (Compression::METADATA_KEY, algorithms)
+    });
     // What is known of the device is better than what is said of any.
-    let own = facts.into_iter().chain(shards).map(|(key, value)| (key.to_owned(), value));
+    let own = facts.into_iter().chain(shards).chain(compression).map(|(key, value)| (key.to_owned(), value));
     config.machine_facts.clone().into_iter().chain(own).chain(device).collect()
 }
 
@@ -147,8 +152,11 @@ fn kib(bytes: u64) -> i64 {
     (bytes >> 10).cast_signed()
 }
 
-fn statfs(usage: &StoreUsage) -> StoreStatfs {
+fn statfs(usage: &StoreUsage, packed: PackedUsage) -> StoreStatfs {
     StoreStatfs {
+        data_compressed: packed.packed_bytes.cast_signed(),
+        data_compressed_allocated: packed.allocated_bytes.cast_signed(),
+        data_compressed_original: packed.original_bytes.cast_signed(),
         total: usage.total_bytes.cast_signed(),
         available: usage.available_bytes.cast_signed(),
         allocated: usage.allocated_bytes.cast_signed(),
@@ -157,6 +165,34 @@ fn statfs(usage: &StoreUsage) -> StoreStatfs {
         internal_metadata: usage.metadata_bytes.cast_signed(),
         ..StoreStatfs::default()
     }
+}
+
+/// Of what clones share a store counts all for each of them, and PGs once: where more is compressed than there is, each has its part.
+fn without_shared(packed: PackedUsage, data_bytes: i64) -> PackedUsage {
+    let data_bytes = u64::try_from(data_bytes).unwrap_or(0);
+    if packed.original_bytes <= data_bytes {
+        return packed;
+    }
+    let part = |bytes: u64| {
+        let scaled = u128::from(bytes) * u128::from(data_bytes) / u128::from(packed.original_bytes);
+        u64::try_from(scaled).unwrap_or(bytes)
+    };
+    PackedUsage {
+        original_bytes: data_bytes,
+        allocated_bytes: part(packed.allocated_bytes),
+        packed_bytes: part(packed.packed_bytes),
+    }
+}
+
+/// What of a pool's data is compressed: they take less than they are.
+fn add_packed(sum: &mut StoreStatfs, packed: PackedUsage) {
+    let PackedUsage { original_bytes, allocated_bytes, packed_bytes } = packed;
+    sum.data_compressed += packed_bytes.cast_signed();
+    sum.data_compressed_allocated += allocated_bytes.cast_signed();
+    sum.data_compressed_original += original_bytes.cast_signed();
+    let saved = original_bytes.saturating_sub(allocated_bytes).cast_signed();
+    // Data count by bytes, and what they take by blocks.
+    sum.allocated = (sum.allocated - saved).max(sum.data_compressed_allocated);
 }
 
 /// The number of a report, the `count`th: it also tells the reports of different lives of an OSD apart.
@@ -176,6 +212,7 @@ pub(crate) fn pg_stats<'a>(
     let usage = StoreUsage::of_partitions(shards.clone().map(|shard| (shard.usage, shard.partitions)));
     let mut pg_count = 0;
     let (mut commits, mut commits_ns, mut repaired) = (0_u64, 0_u64, 0_u64);
+    let mut packed = BTreeMap::<PoolId, PackedUsage>::new();
     for shard in shards {
         pg_count += shard.pg_count;
         commits += shard.commits.0;
@@ -188,6 +225,18 @@ pub(crate) fn pg_stats<'a>(
             sum.data_stored += data;
             sum.omap_allocated += omap;
         }
+        shard.packed.iter().for_each(|(pool, usage)| *packed.entry(*pool).or_default() += *usage);
+    }
+    let mut all_packed = PackedUsage::default();
+    for (pool, usage) in packed {
+        // Of a pool whose PGs are all gone from here, what is left is being removed.
+        let Some(sum) = report.pool_stat.get_mut(&pool) else {
+            all_packed += usage;
+            continue;
+        };
+        let usage = without_shared(usage, sum.data_stored);
+        all_packed += usage;
+        add_packed(sum, usage);
     }
     report.osd_stat = OsdStat {
         hb_peers: hb_peers.collect(),
@@ -197,7 +246,7 @@ pub(crate) fn pg_stats<'a>(
         kb_used_data: kib(usage.allocated_bytes),
         kb_used_omap: kib(usage.omap_bytes),
         kb_used_meta: kib(usage.metadata_bytes),
-        statfs: statfs(&usage),
+        statfs: statfs(&usage, all_packed),
         // An overlay serves what is submitted at once: what takes time is the device, for both.
         perf_stat: OsdPerfStat {
             commit_latency_ns: commits_ns / commits.max(1),
@@ -268,6 +317,63 @@ mod tests {
             DaemonConfig::from_bytes(nothing_set.config)
                 .is_ok_and(|config| config == DaemonConfig::default())
         );
+    }
+
+    #[test]
+    fn what_is_compressed_takes_less_than_it_is() {
+        let usage = |original_bytes, allocated_bytes, packed_bytes| PackedUsage {
+            original_bytes,
+            allocated_bytes,
+            packed_bytes,
+        };
+        let shard = |data, packed: &[(PoolId, PackedUsage)]| ShardReport {
+            pools: BTreeMap::from([(2, (data, 7)), (3, (5000, 0))]),
+            packed: packed.iter().copied().collect(),
+            ..ShardReport::default()
+        };
+        // Pool 9 has no PG here any more.
+        let shards = [
+            shard(400_000, &[(2, usage(262_144, 65_536, 60_000)), (9, usage(8192, 4096, 3000))]),
+            shard(100_000, &[(2, usage(65_536, 32_768, 30_000)), (3, usage(8192, 4096, 100))]),
+        ];
+        let map = OsdMap::default();
+        let report = pg_stats((0, Uuid::default()), &map, 1, shards.iter(), std::iter::empty());
+        let of = |pool: PoolId| {
+            let sum = &report.pool_stat[&pool];
+            let packed = [sum.data_compressed_original, sum.data_compressed_allocated, sum.data_compressed];
+            (sum.data_stored, sum.allocated, packed)
+        };
+        assert_eq!(of(2), (500_000, 500_000 - 327_680 + 98_304, [327_680, 98_304, 90_000]));
+        assert_eq!(of(3), (10_000, 10_000 - 4096, [8192, 4096, 100]));
+        assert_eq!(report.pool_stat.len(), 2);
+        let all = &report.osd_stat.statfs;
+        assert_eq!(
+            (all.data_compressed_original, all.data_compressed_allocated, all.data_compressed),
+            (344_064, 106_496, 93_100)
+        );
+    }
+
+    /// A store counts a blob for each clone that has it.
+    #[test]
+    fn what_snapshots_share_is_compressed_once() {
+        const GIB: u64 = 1 << 30;
+        // 100 GiB that ten snapshots have as well, at a ratio of 0.3: counters of PGs have them once.
+        let packed =
+            PackedUsage { original_bytes: 1100 * GIB, allocated_bytes: 330 * GIB, packed_bytes: 319 * GIB };
+        let shard = ShardReport {
+            pools: BTreeMap::from([(2, ((100 * GIB).cast_signed(), 0)), (3, (0, 0))]),
+            packed: BTreeMap::from([(2, packed), (3, packed)]),
+            ..ShardReport::default()
+        };
+        let map = OsdMap::default();
+        let report = pg_stats((0, Uuid::default()), &map, 1, [shard].iter(), std::iter::empty());
+        let found = |sum: &StoreStatfs| {
+            let packed = [sum.data_compressed_original, sum.data_compressed_allocated, sum.data_compressed];
+            (sum.data_stored >> 30, sum.allocated >> 30, packed.map(|bytes| bytes >> 30))
+        };
+        assert_eq!(found(&report.pool_stat[&2]), (100, 30, [100, 30, 29]));
+        assert_eq!(found(&report.pool_stat[&3]), (0, 0, [0, 0, 0]), "its data are all gone");
+        assert_eq!(found(&report.osd_stat.statfs).2, [100, 30, 29]);
     }
 
     #[test]

@@ -106,6 +106,8 @@ pub(crate) struct ShardReport {
     /// Objects of its copies that were damaged and brought anew.
     pub(crate) repaired: u64,
     pub(crate) usage: nacre_store::StoreUsage,
+    /// Of it what is compressed, by pool.
+    pub(crate) packed: BTreeMap<PoolId, nacre_store::PackedUsage>,
     /// Partitions of the OSD's store that this is of.
     pub(crate) partitions: u64,
     /// Writes of clients that were answered since the report before, and the nanoseconds that the device took for

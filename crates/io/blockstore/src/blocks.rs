@@ -30,7 +30,7 @@
 //! * A running checkpoint has the object as it was at its cut, with the pages that were changed before it. Who changes the object meanwhile
 //!   has them too, as a copy that shares what is not changed again, and takes in others by itself: they are not the checkpoint's.
 
-use crate::device::DeviceBlock;
+use crate::blob::{Blob, Place};
 use crate::dirty::Dirty;
 use crate::page::{PAGE_BLOCKS, Page, page_of, within};
 use crate::page_set::PageSet;
@@ -157,12 +157,29 @@ impl Blocks {
     }
 
     /// A checkpoint has brought a block home: its page, as that checkpoint has stored it, says so already.
-    pub(crate) fn came_home(&mut self, index: u32, home: DeviceBlock) {
-        self.insert(index, Slot::Device(home), 0);
+    pub(crate) fn came_home(&mut self, index: u32, home: Place) {
+        self.insert(index, home.into(), 0);
     }
 
-    /// Removes the slots from `first` to `last` of the pages that are here, in this period, and hands them to `removed`.
-    pub(crate) fn remove(&mut self, first: u32, last: u32, period: Period, mut removed: impl FnMut(&Slot)) {
+    /// Whether a block of the page of this one, which is here, is in a blob, not only in memory above it.
+    pub(crate) fn has_in(&self, index: u32, blob: &Blob) -> bool {
+        self.page(page_of(index)).is_some_and(|page| page.has_in(blob))
+    }
+
+    /// Whether the page of a block, which is here or nowhere, needs a blob.
+    pub(crate) fn uses(&self, index: u32, blob: &Blob) -> bool {
+        self.page(page_of(index)).is_some_and(|page| page.uses(blob))
+    }
+
+    /// Removes the slots from `first` to `last` of the pages that are here, in this period, and hands them to `removed`, each
+    /// with whether its page needs the blob no more that it needed, if it did.
+    pub(crate) fn remove(
+        &mut self,
+        first: u32,
+        last: u32,
+        period: Period,
+        mut removed: impl FnMut(&Slot, bool),
+    ) {
         let mut at = self.pages.partition_point(|entry| entry.number < page_of(first));
         while let Some(entry) = self.pages.get_mut(at).filter(|entry| entry.number <= page_of(last)) {
             at += 1;
@@ -173,8 +190,10 @@ impl Blocks {
             }
             entry.changed = entry.changed.max(period);
             let page = Arc::make_mut(&mut entry.page);
-            let slots = indexes.into_iter().filter_map(|index| page.set(within(index), None));
-            slots.for_each(|slot| removed(&slot));
+            for index in indexes {
+                let Some(slot) = page.set(within(index), None) else { continue };
+                removed(&slot, slot.blob().is_some_and(|blob| !page.uses(blob)));
+            }
             if page.count() > 0 {
                 continue;
             }
@@ -192,7 +211,7 @@ impl Blocks {
         let pages = self.pages.iter().filter(|entry| entry.page.in_memory() > 0);
         pages.flat_map(|entry| entry.page.iter(entry.number)).filter_map(|(index, slot)| match slot {
             Slot::Memory(dirty) => Some((index, dirty)),
-            Slot::Device(_) => None,
+            Slot::Device(_) | Slot::Blob(..) => None,
         })
     }
 

@@ -2,11 +2,13 @@
 
 use crate::BLOCK;
 use crate::device::DeviceBlock;
+use crate::packed_sums::PackedSums;
 use crate::references::References;
 use crate::slot::Slot;
 use crate::store::BlockStore;
 use crate::table::Table;
-use nacre_buf::crc;
+use crate::unpacking::unpack;
+use nacre_buf::{Bytes, crc};
 use nacre_env::disk::blocking;
 use nacre_types::{HObject, SpgId};
 
@@ -43,32 +45,51 @@ impl BlockStore {
         for at in collections {
             for (id, name) in self.table.names(&at) {
                 let Some(onode) = self.table.load_onode(id) else { continue };
-                let mut blocks = Vec::new();
-                self.table.pages_of(id).each(&onode.blocks, |index, slot| {
-                    blocks.extend(slot.device().map(|device| (index, device)));
+                let (mut blocks, mut blobs) = (Vec::new(), Vec::new());
+                self.table.pages_of(id).each_whole(&onode.blocks, |number, page| {
+                    let devices = page.iter(number).map(|(index, slot)| (index, slot.device()));
+                    blocks.extend(devices.filter_map(|(index, device)| Some((index, device?))));
+                    blobs.extend(page.blobs_with_places(number));
                 });
+                let mut damaged = |index: u32, reason| {
+                    report.damaged.push((at, name.clone(), u64::from(index) * BLOCK as u64, reason));
+                };
                 for (index, device) in blocks {
-                    // A block whose write is in flight is only in the cache.
-                    if self.cache.find(device.block).is_some() {
-                        continue;
+                    match self.read_checked(device, &mut report.blocks) {
+                        Ok(_content) => (),
+                        Err(reason) => damaged(index, reason),
                     }
-                    report.blocks += 1;
-                    if let Err(reason) = read_block(self.disk.as_mut(), device) {
-                        let offset = u64::from(index) * BLOCK as u64;
-                        report.damaged.push((at, name.clone(), offset, reason));
+                }
+                for (index, blob) in blobs {
+                    let stored = blob.stored().iter();
+                    let stored = stored.map(|device| self.read_checked(*device, &mut report.blocks));
+                    let held = stored.collect::<Result<Vec<Bytes>, String>>().and_then(|stored| {
+                        unpack(&mut self.codec, &blob, stored).map_err(|error| error.to_string())
+                    });
+                    if let Err(reason) = held {
+                        damaged(index, reason);
                     }
                 }
             }
         }
     }
+
+    /// A block whose checksum is right. One whose write is in flight is only in the cache.
+    fn read_checked(&mut self, device: DeviceBlock, count: &mut u64) -> Result<Bytes, String> {
+        if let Some(bytes) = self.cache.block(device.block) {
+            return Ok(bytes);
+        }
+        *count += 1;
+        read_block(self.disk.as_mut(), device)
+    }
 }
 
-fn read_block(disk: &mut dyn nacre_env::Disk, device: DeviceBlock) -> Result<(), String> {
+fn read_block(disk: &mut dyn nacre_env::Disk, device: DeviceBlock) -> Result<Bytes, String> {
     let block = blocking::read_patiently(disk, BlockStore::offset(device.block), BLOCK)
         .map_err(|error| error.to_string())?;
     let found = crc::crc32c(u32::MAX, &block);
     if found == device.crc {
-        Ok(())
+        Ok(block.freeze())
     } else {
         Err(format!("checksum {found:08x} instead of {:08x}", device.crc))
     }
@@ -78,7 +99,7 @@ fn read_block(disk: &mut dyn nacre_env::Disk, device: DeviceBlock) -> Result<(),
 fn check_table(table: &Table, report: &mut CheckReport) {
     let mut references = References::new(table.space.alloc.area());
     let (mut slots, mut dirty) = (0, 0);
-    let mut omap_bytes = 0;
+    let (mut omap_bytes, mut packed) = (0, PackedSums::default());
     let dead = table.dead_keyspaces().flat_map(|keyspace| table.names_in(keyspace));
     for (id, name) in table.collections.keys().flat_map(|at| table.names(at)).chain(dead) {
         report.objects += 1;
@@ -98,6 +119,17 @@ fn check_table(table: &Table, report: &mut CheckReport) {
                 references.add(device.block);
             }
         });
+        table.pages_of(id).each_whole(&onode.blocks, |number, page| {
+            for (_, slot) in page.iter(number) {
+                if let Slot::Blob(blob, _) = slot {
+                    packed.add_block(blob);
+                }
+            }
+            for blob in page.blobs() {
+                packed.add(&blob);
+                blob.stored().iter().for_each(|device| references.add(device.block));
+            }
+        });
         if end > onode.size {
             report.inconsistencies.push(format!("{name} has a block behind its {} bytes", onode.size));
         }
@@ -108,6 +140,10 @@ fn check_table(table: &Table, report: &mut CheckReport) {
         report
             .inconsistencies
             .push(format!("slots, dirty slots, objects, omap bytes: counted {counted:?}, found {found:?}"));
+    }
+    if table.space.packed != packed {
+        let counted = &table.space.packed;
+        report.inconsistencies.push(format!("blobs: counted {counted:?}, found {packed:?}"));
     }
     report.inconsistencies.extend(table.wrong_clean_pages());
     report.inconsistencies.extend(table.failure());

@@ -22,18 +22,19 @@
 //! the state at its cut exactly: the frozen memtables do not change any more, and a change since then copies.
 
 use crate::alloc::Cuts;
+use crate::blob::{Blob, Place};
 use crate::blocks::Period;
-use crate::device::DeviceBlock;
 use crate::dirty::Dirty;
 use crate::freemap::RefChanges;
 use crate::kv_schema::State;
+use crate::page::page_of;
 use crate::throttle::fill::{Fill, WHOLE};
 use crate::throttle::{Begins, Ends};
 use crate::wal::TxnNumber;
 use nacre_buf::Bytes;
 use nacre_kv::KvBatch;
 use nacre_types::{Eversion, SpgId};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// A dirty block and where it goes.
@@ -43,9 +44,58 @@ pub(crate) struct Home {
     pub(crate) index: u32,
     pub(crate) dirty: Arc<Dirty>,
     /// That of `dirty`, which does not change any more and may have left the processor's caches when the base is asked for.
-    pub(crate) base: Option<DeviceBlock>,
-    pub(crate) target: DeviceBlock,
+    pub(crate) base: Option<Place>,
+    /// Where it goes. What is on the device as it is already, stays at its base.
+    pub(crate) target: Place,
 }
+
+impl Home {
+    /// It is where it goes.
+    pub(crate) fn stays(&self) -> bool {
+        self.base.as_ref() == Some(&self.target)
+    }
+
+    /// The blob that it goes into.
+    pub(crate) fn new_blob(&self) -> Option<&Arc<Blob>> {
+        match &self.target {
+            Place::Blob(blob, _) => Some(blob),
+            Place::Block(_) => None,
+        }
+    }
+
+    /// The blob that shows between its pieces.
+    pub(crate) fn base_blob(&self) -> Option<&Arc<Blob>> {
+        match &self.base {
+            Some(Place::Blob(blob, _)) => Some(blob),
+            _ => None,
+        }
+    }
+}
+
+/// The blobs that homes of one object go into, or that show between their pieces, each once, with the index of a block that has it.
+pub(crate) fn blobs_of<'a>(
+    homes: &'a [Home],
+    blob: impl Fn(&'a Home) -> Option<&'a Arc<Blob>>,
+) -> Vec<(u32, &'a Arc<Blob>)> {
+    let mut blobs: Vec<(u32, &Arc<Blob>)> = Vec::new();
+    for home in homes {
+        // Those of a page are side by side.
+        let in_page = |known: &&(u32, &Arc<Blob>)| page_of(known.0) == page_of(home.index);
+        if let Some(blob) = blob(home)
+            && blobs.iter().rev().take_while(in_page).all(|(_, known)| known.first() != blob.first())
+        {
+            blobs.push((home.index, blob));
+        }
+    }
+    blobs
+}
+
+/// The block, or the first one of the blob and how many it holds and has: metadata that contradict each other may have several that begin
+/// in one block.
+pub(crate) type BaseKey = (u64, u32, u32);
+
+/// What shows between pieces that were written; `None` for what is damaged.
+pub(crate) type Bases = BTreeMap<BaseKey, Option<Bytes>>;
 
 /// What a checkpoint does next, and how far it is with that. The diagram above has them in order.
 pub(crate) enum Stage {
@@ -78,8 +128,12 @@ pub(crate) struct Checkpoint {
     pub(crate) homes: Vec<Home>,
     /// Changes of references up to the cut; the homes' are added.
     pub(crate) changes: RefChanges,
+    /// Objects and blobs, by their first blocks, that are no more needed once the homes are taken.
+    pub(crate) left_blobs: BTreeSet<(u64, u64)>,
     /// Blocks promised at the cut, until they are allocated.
     pub(crate) held: u64,
+    /// Homes that were compressed, or tried; most of their work is done with that.
+    pub(crate) tried: usize,
     pub(crate) stage: Stage,
     pub(crate) writes: usize,
     pub(crate) reads: usize,
@@ -87,6 +141,8 @@ pub(crate) struct Checkpoint {
     pub(crate) unreadable: BTreeSet<u64>,
     /// Runs in the cache that must stay until the blocks being written are put together.
     pub(crate) pins: Vec<u64>,
+    /// What shows between the written pieces of those blocks, as far as it has been brought together.
+    pub(crate) bases: Bases,
     pub(crate) begins: Begins,
 }
 
@@ -125,8 +181,12 @@ impl Checkpoint {
         let part = |home: usize| home as u64 * WHOLE / self.homes.len().max(1) as u64;
         let between = |begin: u64, end: u64, part: u64| begin + (end - begin) * part.min(WHOLE) / WHOLE;
         match self.stage {
-            Stage::Gather { .. } | Stage::Place { .. } => 0,
-            Stage::Write { next } => between(0, ends.written, part(next)),
+            Stage::Gather { .. } => 0,
+            Stage::Place { .. } => between(0, ends.written, part(self.tried)),
+            Stage::Write { next } => {
+                let left = WHOLE - part(self.tried).min(WHOLE);
+                between(0, ends.written, WHOLE - left + part(next) * left / WHOLE)
+            }
             Stage::Settle | Stage::Flush { .. } => ends.settled,
             // Two rounds over the homes.
             Stage::Objects { home, .. } => between(ends.settled, ends.encoded, part(home) / 2),

@@ -79,8 +79,7 @@ impl Record {
 /// Blocks of a page with their places, all of them on the device, as those of a clean one are.
 fn blocks_of(page: Option<&Page>) -> Option<PageBlocks> {
     let Some(page) = page else { return Some(PageBlocks::new()) };
-    (page.in_memory() == 0)
-        .then(|| page.iter(0).filter_map(|(at, slot)| Some((at, slot.device()?))).collect())
+    (page.in_memory() == 0).then(|| page.iter(0).filter_map(|(at, slot)| Some((at, slot.place()?))).collect())
 }
 
 /// Whether a record that was found is likely to be asked for again.
@@ -235,6 +234,7 @@ mod tests {
             omap: 3,
             omap_bytes: 77,
             omap_header: Bytes::from_static(b"header"),
+            ..Onode::default()
         })
     }
 

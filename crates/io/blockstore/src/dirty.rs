@@ -1,6 +1,7 @@
 //! [`Dirty`]: a 4 KiB block of an object with writes that are in the log but not yet at home.
 
 use crate::BLOCK;
+use crate::blob::Place;
 use crate::device::DeviceBlock;
 use crate::held::{Share, Source};
 use nacre_buf::{AlignedBuf, BufList, Bytes};
@@ -17,8 +18,9 @@ pub(crate) static ZEROS: [u8; 64 * 1024] = [0; 64 * 1024];
 /// changed by copy.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Dirty {
-    /// What shows between the pieces; zeros when `None`. Each object block that holds this has a reference to it.
-    base: Option<DeviceBlock>,
+    /// What shows between the pieces; zeros when `None`. Each object block that holds this has a reference to it,
+    /// or its page to the blob that it is in.
+    base: Option<Place>,
     /// The device block that holds what the object's block was before; not a reference, but it is not free before the
     /// checkpoint that brings this home.
     replaced: Option<u64>,
@@ -78,12 +80,20 @@ fn aligned(data: &BufList) -> Bytes {
 }
 
 impl Dirty {
-    pub(crate) fn over(base: Option<DeviceBlock>) -> Self {
-        Self { base, replaced: base.map(|base| base.block), ..Self::default() }
+    pub(crate) fn over(base: Option<Place>) -> Self {
+        let replaced = base.as_ref().and_then(Place::device).map(|device| device.block);
+        Self { base, replaced, ..Self::default() }
     }
 
-    pub(crate) fn base(&self) -> Option<DeviceBlock> {
-        self.base
+    /// A whole block that is on the device already, and may get another place there.
+    pub(crate) fn placed(device: DeviceBlock, data: BufList, source: &Source) -> Self {
+        let mut dirty = Self::default();
+        let _nothing_was_below = dirty.write(0, data, source);
+        Self { base: Some(device.into()), replaced: Some(device.block), crc: Some(device.crc), ..dirty }
+    }
+
+    pub(crate) fn base(&self) -> Option<&Place> {
+        self.base.as_ref()
     }
 
     /// Where what was there before lies: a cache that has that will want this.
@@ -103,17 +113,17 @@ impl Dirty {
         at: usize,
         data: BufList,
         source: &Source,
-    ) -> Option<DeviceBlock> {
+    ) -> Option<Place> {
         if data.len() == BLOCK && Arc::get_mut(this).is_none() {
             // A copy would keep nothing of the pieces.
-            *this = Arc::new(Self { base: this.base, replaced: this.replaced, ..Self::default() });
+            *this = Arc::new(Self { base: this.base.clone(), replaced: this.replaced, ..Self::default() });
         }
         Arc::make_mut(this).write(at, data, source)
     }
 
     /// Writes `data` at byte `at` of the block. Gives the base back when nothing of it shows any more.
     #[must_use]
-    pub(crate) fn write(&mut self, at: usize, data: BufList, source: &Source) -> Option<DeviceBlock> {
+    pub(crate) fn write(&mut self, at: usize, data: BufList, source: &Source) -> Option<Place> {
         let end = at + data.len();
         debug_assert!(end <= BLOCK && !data.is_empty());
         self.crc = data.known_crc().filter(|_| data.len() == BLOCK);
@@ -235,9 +245,9 @@ mod tests {
 
     #[test]
     fn pieces_cut_each_other_and_hide_the_base() {
-        let base = DeviceBlock { block: 7, crc: 1 };
+        let base = Place::Block(DeviceBlock { block: 7, crc: 1 });
         let below = Bytes::from(vec![1; BLOCK]);
-        let mut dirty = Dirty::over(Some(base));
+        let mut dirty = Dirty::over(Some(base.clone()));
         let mut expected = vec![1; BLOCK];
         for (step, (at, length)) in
             [(10, 20), (5, 10), (12, 3), (0, 4), (4000, 96), (15, 3000)].into_iter().enumerate()

@@ -82,6 +82,8 @@ pub(crate) struct Fetch {
     pub(crate) is_stale: bool,
     /// Runs in the cache that it brought.
     pub(crate) pins: Vec<u64>,
+    /// Blobs that were decompressed for it, by their first blocks.
+    pub(crate) unpacked: Vec<u64>,
 }
 
 impl Fetch {
@@ -93,8 +95,20 @@ impl Fetch {
         from: FetchFrom,
         token: StoreToken,
     ) -> Self {
-        let (reads_left, is_single, hand, is_stale, pins) = (0, false, None, false, Vec::new());
-        Self { at, object, offset, length, from, token, reads_left, is_single, hand, is_stale, pins }
+        Self {
+            at,
+            object,
+            offset,
+            length,
+            from,
+            token,
+            reads_left: 0,
+            is_single: false,
+            hand: None,
+            is_stale: false,
+            pins: Vec::new(),
+            unpacked: Vec::new(),
+        }
     }
 
     /// All reads are back: the device was asked for everything, unless they have to be made again.

@@ -4,6 +4,7 @@ use crate::device::DEVICE_BLOCKS_MAX;
 use crate::error::OpenError;
 use crate::freemap::{FREE_MAP_SHARD_BLOCKS, FreeMapShard};
 use crate::memtable::Weigh;
+use crate::packed_sums::PackedSums;
 use crate::superblock::Superblock;
 use crate::wal::WalPosition;
 use nacre_buf::Bytes;
@@ -18,6 +19,8 @@ const STATE_VERSION: u8 = 4;
 /// Of a state of metadata that have a journal before them. Programs that do not know of journals would take what has not come out of it
 /// into the tree for lost.
 const JOURNALED_VERSION: u8 = 5;
+/// Of a state of objects with compressed blocks, which other programs do not know.
+const PACKED_VERSION: u8 = 6;
 const VERSION: u8 = 1;
 /// Of a collection in a numbered space.
 const COLLECTION_VERSION: u8 = 2;
@@ -91,7 +94,7 @@ pub(crate) fn dead_key(space: &Keyspace) -> Bytes {
 }
 
 /// What a checkpoint says of itself.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct State {
     pub(crate) id: [u8; 16],
     /// Where replay begins.
@@ -137,12 +140,13 @@ impl OmapCopy {
 }
 
 /// What a walk over all objects would count.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Sums {
     pub(crate) objects: u64,
     /// Slots of all objects, at home or not.
     pub(crate) slots: u64,
     pub(crate) omap_bytes: u64,
+    pub(crate) packed: PackedSums,
 }
 
 /// A state, and whether the names and the free map that belong to it have to be made first.
@@ -154,7 +158,11 @@ pub(crate) struct StoredState {
 impl State {
     pub(crate) fn encode(&self) -> Bytes {
         let mut w = Writer::new();
-        let version = if self.is_journaled { JOURNALED_VERSION } else { STATE_VERSION };
+        let version = match self.is_journaled {
+            _ if !self.sums.packed.is_empty() => PACKED_VERSION,
+            true => JOURNALED_VERSION,
+            false => STATE_VERSION,
+        };
         w.envelope(version, version, |w| {
             w.raw(&self.id);
             w.u64(self.wal.position);
@@ -164,18 +172,27 @@ impl State {
             w.u64(self.sums.objects);
             w.u64(self.sums.slots);
             w.u64(self.sums.omap_bytes);
+            if version == PACKED_VERSION {
+                w.bool(self.is_journaled);
+                self.sums.packed.encode(w);
+            }
         });
         w.finish()
     }
 
     pub(crate) fn decode(value: Bytes) -> Result<StoredState, DecodeError> {
-        Reader::new(value).envelope("store state", JOURNALED_VERSION, |version, r| {
+        Reader::new(value).envelope("store state", PACKED_VERSION, |version, r| {
             let id = r.array()?;
             let wal = WalPosition { position: r.u64()?, seq: r.u64()?, mount: r.u64()? };
-            let is_journaled = version >= JOURNALED_VERSION;
+            let is_journaled = version == JOURNALED_VERSION;
             let mut state = Self { id, wal, next_id: r.u64()?, sums: Sums::default(), is_journaled };
             if version >= 2 {
-                state.sums = Sums { objects: r.u64()?, slots: r.u64()?, omap_bytes: r.u64()? };
+                let (objects, slots, omap_bytes) = (r.u64()?, r.u64()?, r.u64()?);
+                state.sums = Sums { objects, slots, omap_bytes, ..Sums::default() };
+            }
+            if version >= PACKED_VERSION {
+                state.is_journaled = r.bool()?;
+                state.sums.packed = PackedSums::decode(r)?;
             }
             Ok(StoredState { state, is_version_1: version < 2 })
         })

@@ -29,6 +29,7 @@
 #![warn(clippy::indexing_slicing)]
 
 mod alloc;
+mod blob;
 mod block_page;
 mod blocks;
 mod cache;
@@ -37,6 +38,7 @@ mod checkpoint;
 mod checkpointing;
 mod clean_records;
 mod clock_cache;
+mod codec;
 mod device;
 mod device_io;
 mod dirty;
@@ -61,6 +63,7 @@ mod objects;
 mod offline;
 mod onode;
 mod options;
+mod packed_sums;
 mod page;
 mod page_set;
 mod partitions;
@@ -79,6 +82,8 @@ mod superblock;
 mod table;
 mod throttle;
 mod trim;
+mod unpacked;
+mod unpacking;
 mod upgrade;
 mod view;
 mod wal;
@@ -97,7 +102,7 @@ pub use inspect::{
 pub use leases::SlabCounts;
 pub use log_home::{LogHome, refuse_without_log};
 pub use mount::MountReport;
-pub use offline::{DeviceExtent, FreeSpace, Layout, ObjectShape};
+pub use offline::{DeviceExtent, FreeSpace, Layout, ObjectShape, PackedExtent};
 pub use options::{Options, Planted};
 pub use partitions::Partitions;
 pub use probe::probe;
@@ -109,6 +114,9 @@ pub use wal_device::SplitDisk;
 pub(crate) const BLOCK: usize = nacre_env::disk::BLOCK_BYTES;
 // Otherwise the checksums that come with data would be of other pieces than those on the device.
 const _: () = assert!(BLOCK == nacre_buf::crc::BLOCK_BYTES);
+
+/// Blocks of a page of an object's blocks: 128 KiB. Unit tests have small objects, which are to have several pages.
+pub(crate) const PAGE_BLOCKS: u32 = if cfg!(test) { 4 } else { 32 };
 
 /// Copies slices to the front of `target`; gives what is left of it.
 pub(crate) fn gather(mut target: &mut [u8], slices: impl IntoIterator<Item = impl AsRef<[u8]>>) -> &mut [u8] {

@@ -284,6 +284,7 @@ fn replay(
 
 fn apply(wal: &mut Wal, table: &mut Table, found: Found, report: &mut MountReport) -> Result<(), OpenError> {
     wal.replayed(&found);
+    table.space.is_replaying = true;
     report.records += 1;
     for entry in found.entries {
         report.transactions += 1;
@@ -295,6 +296,7 @@ fn apply(wal: &mut Wal, table: &mut Table, found: Found, report: &mut MountRepor
         // Not to keep pieces of the log alive.
         table.apply(entry.txn, &entry.placements, &Source::Copy);
     }
+    table.space.is_replaying = false;
     Ok(())
 }
 

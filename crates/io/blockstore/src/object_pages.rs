@@ -72,9 +72,14 @@ impl<'a> ObjectPages<'a> {
 
     /// All slots, ascending, a few pages in memory at a time.
     pub(crate) fn each(&self, blocks: &Blocks, mut visit: impl FnMut(u32, &Slot)) {
-        self.each_page(blocks, 0, u32::MAX, Keep::No, |number, page| {
+        self.each_whole(blocks, |number, page| {
             page.iter(number).for_each(|(index, slot)| visit(index, slot));
         });
+    }
+
+    /// All pages, likewise.
+    pub(crate) fn each_whole(&self, blocks: &Blocks, mut visit: impl FnMut(u32, &Page)) {
+        self.each_page(blocks, 0, u32::MAX, Keep::No, |number, page| visit(number, page));
     }
 
     /// The blocks of another object that has the same and no records yet.

@@ -1,8 +1,8 @@
 //! Records of objects in the KV store: one of the object itself, with the first page of its blocks, and one for each further page.
 
+use crate::blob::Place;
 use crate::block_page;
 use crate::blocks::{INLINE_PAGE, Period, StoredPage};
-use crate::device::DeviceBlock;
 use crate::kv_schema::{self, prefix};
 use crate::onode::{Onode, OwnRecord, Stored};
 use crate::page::PAGE_BLOCKS;
@@ -13,7 +13,7 @@ use nacre_kv::{KvBatch, KvError, KvStore};
 use smallvec::SmallVec;
 
 /// Blocks of a page with their places in it.
-pub(crate) type PageBlocks = SmallVec<[(u32, DeviceBlock); PAGE_BLOCKS as usize]>;
+pub(crate) type PageBlocks = SmallVec<[(u32, Place); PAGE_BLOCKS as usize]>;
 
 /// Writes an object, and the pages of its blocks that were changed in this period; `home` says where its blocks in memory go, asked for in
 /// order. Gives the number of places of blocks that were looked at.
@@ -21,7 +21,7 @@ pub(crate) fn encode(
     batch: &mut KvBatch,
     onode: &Onode,
     period: Period,
-    mut home: impl FnMut(u32) -> DeviceBlock,
+    mut home: impl FnMut(u32) -> Place,
 ) -> usize {
     let (mut first_page, mut looked_at) = (PageBlocks::new(), 0);
     for page in onode.blocks.to_store(period) {
@@ -34,8 +34,8 @@ pub(crate) fn encode(
         };
         looked_at += slots.len();
         let place = |(at, slot): (u32, &Option<Slot>)| match slot.as_ref()? {
-            Slot::Device(device) => Some((at, *device)),
             Slot::Memory(_) => Some((at, home(number * PAGE_BLOCKS + at))),
+            at_home => Some((at, at_home.place()?)),
         };
         let blocks: PageBlocks = (0..).zip(slots).filter_map(place).collect();
         if number == INLINE_PAGE {

@@ -2,6 +2,7 @@
 //! durable. A serving shard uses none of it.
 
 use crate::BLOCK;
+use crate::blob::Blob;
 use crate::device::DeviceBlock;
 use crate::device::Numbers;
 use crate::slot::Slot;
@@ -9,7 +10,7 @@ use crate::store::BlockStore;
 use crate::superblock::{Superblock, VERSION, VERSION_WIDE};
 use nacre_buf::Bytes;
 use nacre_store::{ObjectStore, StoreError};
-use nacre_types::{Eversion, HObject, SpgId};
+use nacre_types::{CompressionAlgorithm, Eversion, HObject, SpgId};
 
 /// Identity and geometry of a store, as its superblock has them. Areas are in blocks of 4 KiB.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -60,10 +61,52 @@ pub struct ObjectShape {
     pub number: u64,
     /// Length of its data in bytes.
     pub size_bytes: u64,
-    /// What is on the device, in order of offsets; what lies between is holes or not written home yet.
+    /// What is on the device as it is, in order of offsets; what lies between is compressed, holes, or not written home yet.
     pub extents: Vec<DeviceExtent>,
+    /// What is compressed on the device, in order of offsets.
+    pub packed: Vec<PackedExtent>,
     /// Blocks of 4 KiB that only log and memory have so far.
     pub blocks_in_log: u64,
+}
+
+/// Blocks of an object that are side by side in a blob: together compressed, perhaps with others.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PackedExtent {
+    /// First byte within the object.
+    pub offset: u64,
+    /// Blocks of 4 KiB.
+    pub blocks: u64,
+    /// Blocks of the object that the blob has before them.
+    pub blocks_before: u64,
+    /// By what they are compressed.
+    pub algorithm: CompressionAlgorithm,
+    /// Length of the blob.
+    pub packed_bytes: u64,
+    /// Where it is on the device, block by block.
+    pub device_offsets: Vec<u64>,
+}
+
+fn add_packed(out: &mut Vec<PackedExtent>, index: u32, blob: &Blob, nth: u8) {
+    let (offset, blocks_before) = (BlockStore::offset(index.into()), u64::from(nth));
+    let blocks = blob.stored().iter().map(|device| device.block);
+    let device_offsets: Vec<u64> = blocks.map(BlockStore::offset).collect();
+    match out.last_mut() {
+        Some(last)
+            if last.offset + last.blocks * BLOCK as u64 == offset
+                && last.blocks_before + last.blocks == blocks_before
+                && last.device_offsets == device_offsets =>
+        {
+            last.blocks += 1;
+        }
+        _ => out.push(PackedExtent {
+            offset,
+            blocks: 1,
+            blocks_before,
+            algorithm: blob.algorithm,
+            packed_bytes: blob.bytes().into(),
+            device_offsets,
+        }),
+    }
 }
 
 /// What is free on the device and in which pieces.
@@ -119,17 +162,18 @@ impl BlockStore {
     #[must_use]
     pub fn shape(&self, at: &SpgId, name: &HObject) -> Option<ObjectShape> {
         let onode = self.table.object(at, name)?;
-        let mut at_home = Vec::new();
-        self.table.pages_of(onode.id).each(&onode.blocks, |index, slot| {
-            if let Slot::Device(device) = slot {
-                at_home.push((index, *device));
-            }
+        let (mut at_home, mut packed) = (Vec::new(), Vec::new());
+        self.table.pages_of(onode.id).each(&onode.blocks, |index, slot| match slot {
+            Slot::Device(device) => at_home.push((index, *device)),
+            Slot::Blob(blob, nth) => add_packed(&mut packed, index, blob, *nth),
+            Slot::Memory(_) => (),
         });
         let blocks_in_log = onode.blocks.in_memory().count();
         Some(ObjectShape {
             number: onode.id,
             size_bytes: onode.size,
             extents: extents(at_home.into_iter()),
+            packed,
             blocks_in_log: blocks_in_log as u64,
         })
     }

@@ -1,6 +1,7 @@
 //! [`Onode`]: what the store knows of one object, and how a checkpoint keeps it in the KV store.
 
 use crate::BLOCK;
+use crate::blob::Place;
 use crate::block_page;
 use crate::blocks::{Blocks, INLINE_PAGE};
 use crate::device::{DeviceBlock, Run};
@@ -10,7 +11,7 @@ use crate::page_set::{PageRun, PageSet};
 use crate::slot::Slot;
 use nacre_buf::{ByteStr, Bytes};
 use nacre_denc::{DecodeError, Reader, Writer};
-use nacre_types::{HObject, SpgId};
+use nacre_types::{HObject, PoolId, SpgId};
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
 
@@ -45,6 +46,8 @@ pub(crate) struct Onode {
     /// Bytes of the omap's keys and values.
     pub(crate) omap_bytes: u64,
     pub(crate) omap_header: Bytes,
+    /// The pool of the collection in which it was changed last; not stored.
+    pub(crate) pool: PoolId,
 }
 
 /// An onode as the KV store has it.
@@ -70,17 +73,17 @@ impl Weigh for Arc<Onode> {
 
 impl Onode {
     /// Everything but the omap's entries and the pages of blocks behind the first, of which `first_page` has the blocks with their places.
-    pub(crate) fn encode(&self, first_page: &[(u32, DeviceBlock)]) -> Bytes {
+    pub(crate) fn encode(&self, first_page: &[(u32, Place)]) -> Bytes {
         // It stays in memory for a while: without the room for stretches that there were not.
         Bytes::copy_from_slice(self.written(first_page).as_slice())
     }
 
     /// The same for a cache.
-    pub(crate) fn pack(&self, first_page: &[(u32, DeviceBlock)]) -> Box<[u8]> {
+    pub(crate) fn pack(&self, first_page: &[(u32, Place)]) -> Box<[u8]> {
         self.written(first_page).as_slice().into()
     }
 
-    fn written(&self, first_page: &[(u32, DeviceBlock)]) -> Writer {
+    fn written(&self, first_page: &[(u32, Place)]) -> Writer {
         let blocks_bytes = (STRETCH_BYTES + 4) * first_page.len();
         let mut w = Writer::with_capacity(ONODE_BYTES + self.meta.len() + blocks_bytes);
         w.envelope(VERSION, VERSION, |w| {
@@ -136,8 +139,7 @@ impl Onode {
 
     /// A block of the pages that are here that is not in the data area: nothing may be read or written there.
     pub(crate) fn block_outside(&self, area: Run) -> Option<u64> {
-        let mut devices = self.blocks.here().filter_map(|(_, slot)| slot.device());
-        devices.find(|device| !area.blocks().contains(&{ device.block })).map(|device| device.block)
+        self.blocks.pages(0, u32::MAX).find_map(|(_, page)| page.block_outside(area))
     }
 
     /// Of an onode that may be damaged further behind: its name, if it is of version 1, and the number of its omap.
@@ -176,7 +178,8 @@ impl OwnRecord {
                 .map(|_| Ok((r.str()?, r.blob()?)))
                 .collect::<Result<Attrs, DecodeError>>()?;
             let (attrs, blocks) = (shared(attrs), Arc::default());
-            let onode = Onode { id, meta, size, blocks, attrs, omap, omap_bytes, omap_header };
+            let known = Onode { id, meta, size, blocks, attrs, ..Onode::default() };
+            let onode = Onode { omap, omap_bytes, omap_header, ..known };
             let (mut blocks, mut pages) = (Vec::new(), None);
             if version < PAGED_VERSION {
                 decode_stretches(r, &mut blocks)?;
@@ -268,6 +271,7 @@ mod tests {
             omap_bytes: 77,
             omap_header: Bytes::from_static(b"h"),
             blocks: Arc::new(slots.collect()),
+            ..Onode::default()
         }
     }
 
@@ -277,10 +281,12 @@ mod tests {
         let blocks =
             [(0, 7), (1, 8), (PAGE_BLOCKS - 1, 21), (behind(1, 2), 5), (behind(1, 3), 6), (behind(31, 0), 7)];
         let onode = onode(&blocks);
-        let first: Vec<_> = blocks[..3].iter().map(|(at, block)| (*at, device(*block))).collect();
+        let first: Vec<_> = blocks[..3].iter().map(|(at, block)| (*at, device(*block).into())).collect();
         let value = onode.encode(&first);
-        let page = |at, block| block_page::encode_record(&[(at, device(block)), (at + 1, device(block + 1))]);
-        let last = block_page::encode_record(&[(0, device(7))]);
+        let page = |at, block| {
+            block_page::encode_record(&[(at, device(block).into()), (at + 1, device(block + 1).into())])
+        };
+        let last = block_page::encode_record(&[(0, device(7).into())]);
         let pages = [(1, page(2, 5)), (31, last)];
         let Stored { onode: back, name } = Onode::decode(5, value.clone(), &pages).expect("our own bytes");
         assert_eq!(name, None);
@@ -299,7 +305,7 @@ mod tests {
     fn a_small_object_is_one_record() {
         let last = PAGE_BLOCKS - 1;
         let onode = onode(&[(last, 7)]);
-        let value = onode.encode(&[(last, device(7))]);
+        let value = onode.encode(&[(last, device(7).into())]);
         assert!(OwnRecord::decode(5, value.clone()).is_ok_and(|own| !own.has_page_records()));
         let back = Onode::decode(5, value.clone(), &[]).expect("our own bytes").onode;
         assert_eq!(back.blocks.get(last).and_then(Slot::device), Some(device(7)));

@@ -1,12 +1,14 @@
 //! [`Page`]: the blocks of a part of an object.
 
+use crate::blob::Blob;
 use crate::device::Run;
 use crate::memtable::Weigh;
 use crate::slot::Slot;
+use smallvec::SmallVec;
 use std::sync::Arc;
 
-/// Blocks of a page: 128 KiB of an object. Unit tests have small objects, which are to have several pages.
-pub(crate) const PAGE_BLOCKS: u32 = if cfg!(test) { 4 } else { 32 };
+pub(crate) use crate::PAGE_BLOCKS;
+
 /// Numbers of pages are below it, since those of blocks have 32 bits.
 pub(crate) const PAGES_END: u32 = u32::MAX / PAGE_BLOCKS + 1;
 
@@ -30,6 +32,8 @@ pub(crate) struct Page {
     /// Slots that are there, and those of them in memory.
     count: usize,
     in_memory: usize,
+    /// A slot was set that needs a blob; it may be gone.
+    had_blobs: bool,
 }
 
 impl Page {
@@ -58,6 +62,7 @@ impl Page {
         if let Some(slot) = &slot {
             self.count += 1;
             self.in_memory += Self::counted(slot);
+            self.had_blobs |= slot.blob().is_some();
         }
         let old = std::mem::replace(place, slot);
         if let Some(old) = &old {
@@ -106,15 +111,77 @@ impl Page {
         slots.filter_map(move |(slot, at)| Some((begin + at, slot.as_ref()?)))
     }
 
+    /// Whether a slot of it needs this blob.
+    pub(crate) fn uses(&self, blob: &Blob) -> bool {
+        self.had_blobs && self.needed().any(|needed| needed.first() == blob.first())
+    }
+
+    /// Whether a slot of it is in this blob.
+    pub(crate) fn has_in(&self, blob: &Blob) -> bool {
+        let is_in = |slot: &Slot| matches!(slot, Slot::Blob(known, _) if known.first() == blob.first());
+        self.had_blobs && self.slots.iter().flatten().any(is_in)
+    }
+
+    /// The blobs that slots of it need, each once.
+    pub(crate) fn blobs(&self) -> SmallVec<[Arc<Blob>; 2]> {
+        let mut blobs = SmallVec::<[Arc<Blob>; 2]>::new();
+        if !self.had_blobs {
+            return blobs;
+        }
+        for blob in self.needed() {
+            if blobs.iter().all(|known| known.first() != blob.first()) {
+                blobs.push(Arc::clone(blob));
+            }
+        }
+        blobs
+    }
+
+    /// The same, each with the index of the first block that needs it; the page is number `nth`.
+    pub(crate) fn blobs_with_places(&self, nth: u32) -> Vec<(u32, Arc<Blob>)> {
+        let needs =
+            |slot: &Slot, blob: &Blob| slot.blob().is_some_and(|needed| needed.first() == blob.first());
+        let place = |blob: Arc<Blob>| {
+            let first = self.iter(nth).find(|(_, slot)| needs(slot, &blob)).map(|(index, _)| index)?;
+            Some((first, blob))
+        };
+        self.blobs().into_iter().filter_map(place).collect()
+    }
+
+    /// Places of slots that are in blobs of which the page has less than they cost. `is_shared` says of a blob whether other objects need it
+    /// as well: then it stays on the device anyway, and no more of it than half of what it costs is little.
+    pub(crate) fn dear_places(&self, is_shared: impl Fn(&Blob) -> bool) -> SmallVec<[usize; 4]> {
+        let mut places = SmallVec::new();
+        for blob in self.blobs() {
+            let is_in = |slot: &Slot| matches!(slot, Slot::Blob(known, _) if known.first() == blob.first());
+            let slots = self.slots.iter().enumerate();
+            let within = slots.filter(|(_, slot)| slot.as_ref().is_some_and(is_in)).map(|(at, _)| at);
+            let within: SmallVec<[usize; 16]> = within.collect();
+            let (count, cost) = (within.len(), blob.stored().len());
+            let is_dear = if is_shared(&blob) { 2 * count <= cost } else { count < cost };
+            if is_dear {
+                places.extend(within);
+            }
+        }
+        places
+    }
+
+    /// The blob that each slot needs that needs one.
+    fn needed(&self) -> impl Iterator<Item = &Arc<Blob>> {
+        self.slots.iter().flatten().filter_map(Slot::blob)
+    }
+
     /// A block of it on the device that is outside of this area.
     pub(crate) fn block_outside(&self, area: Run) -> Option<u64> {
         let mut devices = self.slots.iter().flatten().filter_map(Slot::device);
-        devices.find(|device| !area.blocks().contains(&{ device.block })).map(|device| device.block)
+        let outside =
+            devices.find(|device| !area.blocks().contains(&{ device.block })).map(|device| device.block);
+        outside.or_else(|| self.blobs().iter().find_map(|blob| blob.block_outside(area)))
     }
 
     /// About the bytes of memory that it takes.
-    pub(crate) const fn bytes(&self) -> usize {
-        PAGE_BYTES + self.slots.len() * size_of::<Option<Slot>>()
+    pub(crate) fn bytes(&self) -> usize {
+        let blobs: usize = self.blobs().iter().map(|blob| blob.memory_bytes()).sum();
+        PAGE_BYTES + self.slots.len() * size_of::<Option<Slot>>() + blobs
     }
 }
 

@@ -1,6 +1,7 @@
 //! Reading from the device: fetches, and what a checkpoint needs to put blocks together.
 
 use crate::BLOCK;
+use crate::blob::{Blob, Place};
 use crate::cache::Pin;
 use crate::device::{DeviceBlock, Run};
 use crate::fetch::{Damage, DamageKind, Hand, ReadIo};
@@ -13,6 +14,7 @@ use nacre_env::disk::DiskCompletion;
 use nacre_env::disk::blocking::READ_ATTEMPTS;
 use nacre_txn::FetchFrom;
 use smallvec::SmallVec;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Damaged blocks remembered; of more, the oldest by number are tried again.
@@ -123,6 +125,7 @@ impl BlockStore {
     fn end_fetch(&mut self, id: usize) {
         let Some(fetch) = self.fetches.try_remove(id) else { return };
         fetch.pins.iter().for_each(|first| self.cache.unpin(*first, Pin::Fetch(id)));
+        fetch.unpacked.iter().for_each(|first| self.unpacked.unpin(*first));
         self.fetched.push(fetch.token);
     }
 
@@ -131,6 +134,7 @@ impl BlockStore {
         self.cache.passed(read.run, bytes);
         let Some(fetch) = self.fetches.try_remove(id) else { return };
         fetch.pins.iter().for_each(|first| self.cache.unpin(*first, Pin::Fetch(id)));
+        fetch.unpacked.iter().for_each(|first| self.unpacked.unpin(*first));
         let data = BufList::from(bytes.slice(hand.from..hand.from + hand.bytes));
         let data = match (hand.from, read.crcs.as_slice()) {
             (0, [one]) if hand.bytes == BLOCK => data.with_crc(*one),
@@ -191,7 +195,12 @@ impl BlockStore {
             // A checkpoint is about to write what memory has to another place.
             return;
         }
+        self.unpacked.forget_damaged(block);
         tracing::error!(block, reason = damage.reason, "a block of the device is damaged");
+        self.remember_damage(block, damage);
+    }
+
+    pub(crate) fn remember_damage(&mut self, block: u64, damage: Damage) {
         if self.damaged.len() >= DAMAGED_MAX {
             self.damaged.pop_first();
         }
@@ -199,41 +208,60 @@ impl BlockStore {
     }
 
     /// Device blocks needed to read a range of an object that are neither known to be damaged nor in memory (or, when the device
-    /// is asked, only there yet), in the object's order, and how many blocks of any kind the range has.
-    fn missing(&self, onode: &Onode, offset: u64, length: u64, from: FetchFrom) -> (Missing, usize) {
+    /// is asked, only there yet), in the object's order; how many blocks of any kind the range has; and the blobs that it has a part of,
+    /// each once, but for damaged ones.
+    fn missing(&self, onode: &Onode, offset: u64, length: u64, from: FetchFrom) -> Needed {
         let end = offset.saturating_add(length).min(onode.size);
         if offset >= end {
-            return (Missing::new(), 0);
+            return Needed::default();
         }
-        let mut count = 0;
+        let (mut count, mut blobs) = (0, Vec::<Arc<Blob>>::new());
         let slots = self.table.slots(onode, index_of(offset), index_of(end - 1));
         let needed = slots.iter().inspect(|_| count += 1).filter_map(|(index, slot)| match slot {
-            Slot::Device(device) => Some(*device),
+            Slot::Device(_) | Slot::Blob(..) => slot.place(),
             Slot::Memory(dirty) => {
                 let from = if index == index_of(offset) { within(offset) } else { 0 };
                 let to = if index == index_of(end - 1) { within(end - 1) + 1 } else { BLOCK };
-                dirty.base().filter(|_| !dirty.covers(from, to))
+                dirty.base().filter(|_| !dirty.covers(from, to)).cloned()
             }
         });
         let is_here = |block| match from {
             FetchFrom::Anywhere | FetchFrom::AnywhereOnce => self.cache.find(block).is_some(),
             FetchFrom::Device => self.cache.is_being_written(block),
         };
-        let missing = needed
-            .filter(|device| !is_here(device.block) && !self.damaged.contains_key(&{ device.block }))
-            .collect();
-        (missing, count)
+        let is_missing =
+            |device: &DeviceBlock| !is_here(device.block) && !self.damaged.contains_key(&{ device.block });
+        let mut missing = Missing::new();
+        for place in needed {
+            match place {
+                Place::Block(device) => missing.extend(Some(device).filter(is_missing)),
+                // The blocks of a blob are seldom far from each other.
+                Place::Blob(blob, _) if blobs.last().is_some_and(|last| last.first() == blob.first()) => (),
+                Place::Blob(blob, _) if self.damage_of(&blob).is_some() => (),
+                Place::Blob(blob, _) => {
+                    let is_unpacked = from != FetchFrom::Device && self.unpacked.get(&blob).is_some();
+                    let stored = blob.stored().iter().copied();
+                    missing.extend(stored.filter(|device| !is_unpacked && is_missing(device)));
+                    blobs.push(blob);
+                }
+            }
+        }
+        Needed { missing, count, blobs }
     }
 
     /// Starts the reads that a fetch still needs; without any, it is complete.
     pub(crate) fn continue_fetch(&mut self, id: usize) {
         let Some(fetch) = self.fetches.get(id) else { return };
         let Some(onode) = self.table.object(&fetch.at, &fetch.object) else { return self.end_fetch(id) };
-        let (mut missing, count) = self.missing(&onode, fetch.offset, fetch.length, fetch.from);
+        let Needed { mut missing, count, blobs } =
+            self.missing(&onode, fetch.offset, fetch.length, fetch.from);
         if missing.is_empty() {
-            return self.end_fetch(id);
+            if self.unpack_for(id, &blobs) {
+                self.end_fetch(id);
+            }
+            return;
         }
-        let is_all = missing.len() == count;
+        let is_all = missing.len() == count && blobs.is_empty();
         let hand = if fetch.from == FetchFrom::AnywhereOnce {
             self.hand(&onode, fetch.offset, fetch.length, &missing)
         } else {
@@ -260,6 +288,14 @@ impl BlockStore {
         let bytes = usize::try_from(end - offset).ok()?;
         is_run.then_some(Hand { run: Run { start, count }, from: within(offset), bytes })
     }
+}
+
+/// What a range of an object needs: see [`BlockStore::missing`].
+#[derive(Default)]
+struct Needed {
+    missing: Missing,
+    count: usize,
+    blobs: Vec<Arc<Blob>>,
 }
 
 /// Most reads want one block.

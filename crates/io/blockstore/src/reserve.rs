@@ -5,6 +5,7 @@ use crate::cache::Pin;
 use crate::checkpoint::Checkpoint;
 use crate::device::Run;
 use crate::leases::Leases;
+use crate::page::PAGE_BLOCKS;
 use crate::requests::Io;
 use crate::store::BlockStore;
 use crate::table::{Table, within};
@@ -13,7 +14,7 @@ use nacre_buf::{AlignedBuf, BufList, Bytes};
 use nacre_env::disk::Durability;
 use nacre_store::StoreError;
 use nacre_txn::{Op, Transaction};
-use nacre_types::{DeviceWork, HObject, SpgId, Stamp};
+use nacre_types::{DeviceWork, HObject, PoolId, SpgId, Stamp};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -70,15 +71,26 @@ impl<'a> Needs<'a> {
     fn add(&mut self, ops: &'a [Op]) {
         for op in ops {
             match op {
-                Op::Write { object, data, .. } => self.change(object, (data.len() / BLOCK) as u64 + 2),
-                Op::Zero { object, .. } | Op::Truncate { object, .. } => self.change(object, 2),
+                Op::Write { object, data, .. } => {
+                    let blocks = (data.len() / BLOCK) as u64;
+                    // What is compressed later has a place before.
+                    let twice = if self.compresses() { 2 * blocks } else { blocks };
+                    self.change(object, twice + 2 + self.around());
+                }
+                Op::Zero { object, .. } | Op::Truncate { object, .. } => {
+                    self.change(object, 2 + self.around())
+                }
                 // What moves stays where it is on the device.
                 Op::Split { child: other, ops, .. } | Op::Move { target: other, ops, .. } => {
                     self.collections.push(*other);
                     self.add(ops);
                     self.collections.pop();
                 }
-                Op::CloneExtents { target, extents, .. } => self.change(target, extents.blocks()),
+                Op::CloneExtents { target, extents, .. } => {
+                    let around = extents.iter().count() as u64 * self.around();
+                    // It is cut to the source's length as well.
+                    self.change(target, extents.blocks() + around + 2 + self.around());
+                }
                 Op::Clone { source, target } => {
                     let blocks = self.in_memory(source);
                     self.blocks += blocks;
@@ -87,6 +99,20 @@ impl<'a> Needs<'a> {
                 _ => (),
             }
         }
+    }
+
+    fn pool(&self) -> Option<PoolId> {
+        self.collections.last().map(|at| at.pg.pool)
+    }
+
+    fn compresses(&self) -> bool {
+        self.pool().is_some_and(|pool| self.table.space.compression.contains_key(&pool))
+    }
+
+    /// Blocks beside a range that is changed that may become dirty by it: of the pages at its ends.
+    fn around(&self) -> u64 {
+        let may_have_blobs = self.pool().is_some_and(|pool| self.table.space.may_have_blobs(pool));
+        if may_have_blobs { 2 * u64::from(PAGE_BLOCKS) } else { 0 }
     }
 
     fn change(&mut self, object: &'a HObject, blocks: u64) {
@@ -118,7 +144,9 @@ impl BlockStore {
         // Each partition keeps its part of it.
         let partitions = self.leases.as_ref().map_or(1, Leases::partitions);
         let area = self.superblock.data.count / u64::from(partitions);
-        (area * self.options.reserve_permille / 1000).max(8)
+        // Room for two changes without data, which nobody refuses.
+        let least = if self.table.space.has_no_blobs() { 8 } else { 8 + 4 * u64::from(PAGE_BLOCKS) };
+        (area * self.options.reserve_permille / 1000).max(least)
     }
 
     /// Blocks that are promised already: to dirty blocks, and to a checkpoint that has not taken them yet.
@@ -133,7 +161,7 @@ impl BlockStore {
     }
 
     /// Blocks that a transaction may take, at most.
-    fn needed_blocks(&self, txn: &Transaction) -> u64 {
+    pub(crate) fn needed_blocks(&self, txn: &Transaction) -> u64 {
         let in_memory = has_clones(&txn.ops).then(BTreeMap::new);
         let mut needs = Needs { table: &self.table, collections: vec![txn.collection], blocks: 0, in_memory };
         needs.add(&txn.ops);

@@ -4,6 +4,7 @@
 use crate::BLOCK;
 use crate::cache::Cache;
 use crate::checkpoint::Checkpoint;
+use crate::codec::Codec;
 use crate::discards::Discards;
 use crate::fetch::{Damage, Fetch};
 use crate::held::Source;
@@ -15,24 +16,28 @@ use crate::superblock::Superblock;
 use crate::table::Table;
 use crate::throttle::CheckpointShares;
 use crate::throttle::fill::{Fill, Limit};
+use crate::unpacked::{UNPACKED_PER_TURN, Unpacked};
 use crate::wal::{Placement, TxnNumber, Wal};
 use nacre_buf::BufList;
 use nacre_env::Clock;
 use nacre_env::disk::{Disk, DiskCompletion};
 use nacre_kv::KvCompletion;
 use nacre_store::{
-    Completion, FreeSpace, MeasuredDevice, ObjectStore, StoreCounters, StoreError, StoreMemory, StoreState,
-    StoreUsage, SubmitHint,
+    Completion, FreeSpace, HintIn, MeasuredDevice, ObjectStore, PackedUsage, StoreCounters, StoreError,
+    StoreMemory, StoreState, StoreUsage, SubmitHint,
 };
 use nacre_txn::{FetchFrom, Op, StoreToken, Transaction};
-use nacre_types::{HObject, SpgId};
+use nacre_types::{Compression, CompressionMode, HObject, PoolId, SpgId};
 use slab::Slab;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 /// Blocks of one read or write at most.
 pub(crate) const IO_BLOCKS_MAX: usize = 256;
 /// Objects are addressed by 32-bit block numbers.
 const OBJECT_BYTES_MAX: u64 = (u32::MAX as u64) * BLOCK as u64;
+
+/// The part of clean memory that decompressed blobs may have.
+const UNPACKED_DIVISOR: usize = 16;
 
 /// Of `nacre_kv::COMMITTED`, the part of a commit after which writers that wait for it are looked at: 3 ms of one of 1.5 s.
 const COMMIT_STEP: u64 = 2;
@@ -51,6 +56,17 @@ pub struct BlockStore {
     pub(crate) table: Table,
     pub(crate) wal: Wal,
     pub(crate) cache: Cache,
+    pub(crate) codec: Codec,
+    /// What was read of blobs lately.
+    pub(crate) unpacked: Unpacked,
+    /// Fetches that have more to decompress than the turn had time for.
+    pub(crate) unpacking: VecDeque<usize>,
+    /// The one of them whose turn it is.
+    pub(crate) unpacking_now: Option<usize>,
+    /// Blobs that may still be decompressed in this turn.
+    pub(crate) unpacks_left: usize,
+    /// The last drain gave no completion. A thread that drains as long as that gives any is in the same turn until then.
+    gave_nothing: bool,
     /// Bytes of clean metadata and blocks that are kept now: [`Options::clean_bytes_max`], or less.
     clean_bytes: usize,
     pub(crate) checkpoint: Option<Checkpoint>,
@@ -102,6 +118,12 @@ impl BlockStore {
         let policy = parts.options.discards;
         let mut store = Self {
             cache: Cache::new(parts.options.clean_bytes_max),
+            codec: Codec::default(),
+            unpacked: Unpacked::default(),
+            unpacking: VecDeque::new(),
+            unpacking_now: None,
+            unpacks_left: UNPACKED_PER_TURN,
+            gave_nothing: true,
             clean_bytes: parts.options.clean_bytes_max,
             disk: parts.disk,
             superblock: parts.superblock,
@@ -162,7 +184,7 @@ impl BlockStore {
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         let dirty = usize::try_from(self.table.space.dirty_bytes()).unwrap_or(usize::MAX);
-        self.table.bytes() + self.cache.bytes() + dirty + self.discards.bytes()
+        self.table.bytes() + self.cache.bytes() + self.unpacked.bytes() + dirty + self.discards.bytes()
     }
 
     /// Transactions submitted and not acknowledged.
@@ -378,12 +400,22 @@ impl ObjectStore for BlockStore {
     }
 
     fn drain(&mut self, out: &mut Vec<Completion>) {
+        let before = out.len();
         if self.clean_bytes < self.options.clean_bytes_max {
             self.table.tidy_clean();
         }
-        self.cache.next_turn(self.clean_bytes.saturating_sub(self.table.clean_bytes()));
+        let unpacked_bytes = self.clean_bytes / UNPACKED_DIVISOR;
+        self.unpacked.next_turn(unpacked_bytes);
+        if self.gave_nothing {
+            self.unpacks_left = UNPACKED_PER_TURN;
+        }
+        let taken = self.table.clean_bytes() + self.unpacked.bytes();
+        self.cache.next_turn(self.clean_bytes.saturating_sub(taken));
         self.forgive();
+        // Those that wait come first.
+        self.unpack_some();
         self.poll_devices();
+        self.unpack_some();
         self.has_work = false;
         self.note_table_failure();
         // What clients wait for is on its way before the checkpoint takes a step, which takes its time.
@@ -391,6 +423,7 @@ impl ObjectStore for BlockStore {
         self.start_queued();
         self.advance();
         self.trim();
+        self.has_work |= !self.unpacking.is_empty();
         // Behind all that the device has said here: nothing that rests on it is told when it has failed elsewhere.
         self.hear_of_failures();
         if self.failed.is_none() {
@@ -399,6 +432,7 @@ impl ObjectStore for BlockStore {
         out.extend(self.durable.drain(..).map(Completion::Durable));
         out.extend(self.fetched.drain(..).map(Completion::Fetched));
         out.extend(self.brought.drain(..).map(|(token, data)| Completion::Brought(token, data)));
+        self.gave_nothing = out.len() == before;
     }
 
     fn set_wakeups(&mut self, wakeups: bool) {
@@ -410,6 +444,14 @@ impl ObjectStore for BlockStore {
 
     fn set_submit_hint(&mut self, hint: SubmitHint) {
         self.submit_hint = hint;
+    }
+
+    fn set_compression(&mut self, pool: PoolId, compression: Compression, hint_in: HintIn) {
+        let settings = &mut self.table.space.compression;
+        match compression.mode {
+            CompressionMode::None => drop(settings.remove(&pool)),
+            _ => drop(settings.insert(pool, (compression, hint_in))),
+        }
     }
 
     fn state(&self) -> StoreState {
@@ -481,8 +523,12 @@ impl ObjectStore for BlockStore {
         }
     }
 
+    fn packed(&self) -> BTreeMap<PoolId, PackedUsage> {
+        self.table.space.packed.by_pool().collect()
+    }
+
     fn memory(&self) -> StoreMemory {
-        let (data, metadata) = (self.cache.bytes(), self.table.clean_bytes());
+        let (data, metadata) = (self.cache.bytes() + self.unpacked.bytes(), self.table.clean_bytes());
         StoreMemory {
             data_bytes: data as u64,
             metadata_bytes: metadata as u64,

@@ -89,6 +89,14 @@ pub(crate) struct Table {
     failure: Failure,
 }
 
+/// An object, and the record that an operation gives it.
+fn meta_in(op: &Op) -> Option<(HObject, Bytes)> {
+    match op {
+        Op::SetMeta { object, meta } => Some((object.clone(), meta.clone())),
+        _ => None,
+    }
+}
+
 pub(crate) fn index_of(offset: u64) -> u32 {
     u32::try_from(offset / BLOCK_U64).unwrap_or(u32::MAX)
 }
@@ -160,7 +168,16 @@ impl Table {
             clean_names: RefCell::new(Clock::new(names_bytes_max)),
             recent: RefCell::default(),
             looked_up: Default::default(),
-            space: Space { alloc, slots: state.sums.slots, dirty_slots: 0, held: Arc::default(), period: 1 },
+            space: Space {
+                alloc,
+                slots: state.sums.slots,
+                dirty_slots: 0,
+                held: Arc::default(),
+                period: 1,
+                is_replaying: false,
+                packed: state.sums.packed.clone(),
+                compression: BTreeMap::new(),
+            },
             next_id: state.next_id,
             first_unfrozen: state.next_id,
             objects: state.sums.objects,
@@ -170,7 +187,8 @@ impl Table {
     }
 
     pub(crate) fn sums(&self) -> Sums {
-        Sums { objects: self.objects, slots: self.space.slots, omap_bytes: self.omap_bytes }
+        let (slots, packed) = (self.space.slots, self.space.packed.clone());
+        Sums { objects: self.objects, slots, omap_bytes: self.omap_bytes, packed }
     }
 
     /// Why the KV store could not be read, if so.
@@ -302,13 +320,16 @@ impl Table {
         let id = self.fresh_id();
         let omap = if source.omap == 0 { 0 } else { self.clone_omap(source.omap, source.omap_bytes) };
         let blocks = Arc::new(self.pages_of(source.id).copied(&source.blocks));
-        let copy = Onode { id, omap, blocks, ..Onode::clone(&source) };
+        let copy = Onode { id, omap, blocks, pool: at.pg.pool, ..Onode::clone(&source) };
         drop(source);
         for (_, slot) in copy.blocks.here() {
             self.space.add_slot(slot);
             if let Some(device) = slot.device() {
                 self.space.alloc.share(device.block);
             }
+        }
+        for (_, page) in copy.blocks.pages(0, u32::MAX) {
+            page.blobs().iter().for_each(|blob| self.space.share_blob(blob));
         }
         self.omap_bytes += omap_size(&copy);
         self.objects += 1;
@@ -353,22 +374,34 @@ impl Table {
     pub(crate) fn apply(&mut self, txn: Transaction, placements: &[Placement], source: &Source) {
         let at = txn.collection;
         let mut placements = placements.iter().peekable();
+        // Of an object that is written, the record comes behind.
+        let metas: Vec<(HObject, Bytes)> = match placements.peek() {
+            Some(_) if !self.space.compresses_nothing() => txn.ops.iter().filter_map(meta_in).collect(),
+            _ => Vec::new(),
+        };
         for (index, op) in txn.ops.into_iter().enumerate() {
             let placement = placements.next_if(|placement| placement.op == index);
-            self.apply_op(at, op, placement, source);
+            match (op, placement) {
+                (Op::Write { object, offset, data }, Some(placement)) => {
+                    let meta = metas.iter().find(|(name, _)| *name == object).map(|(_, meta)| meta);
+                    let placed = (Some(placement), meta);
+                    self.change(at, &object, |target| write(target, offset, &data, placed, source));
+                }
+                (op, _) => self.apply_op(at, op, source),
+            }
         }
     }
 
-    fn apply_op(&mut self, at: SpgId, op: Op, placement: Option<&Placement>, source: &Source) {
+    fn apply_op(&mut self, at: SpgId, op: Op, source: &Source) {
         match op {
             Op::Write { object, offset, data } => {
-                self.change(at, &object, |target| write(target, offset, &data, placement, source));
+                self.change(at, &object, |target| write(target, offset, &data, (None, None), source));
             }
             Op::Split { child, pg_num, ops } => self.split(at, child, pg_num, ops, source),
             Op::Move { target, pg_num, from, until, ops } => {
                 self.keyspace(target);
                 self.move_range(at, target, pg_num, (&from, &until));
-                ops.into_iter().for_each(|op| self.apply_op(target, op, None, source));
+                ops.into_iter().for_each(|op| self.apply_op(target, op, source));
             }
             Op::Merge { source } => self.merge(at, source),
             op => self.apply_data(at, op),
@@ -385,7 +418,7 @@ impl Table {
                 self.set_name(child, &name, id);
             }
         }
-        ops.into_iter().for_each(|op| self.apply_op(child, op, None, source));
+        ops.into_iter().for_each(|op| self.apply_op(child, op, source));
     }
 
     /// A part of that.

@@ -15,6 +15,9 @@ mod metadata;
 mod model;
 mod older;
 mod once;
+mod packing;
+mod packing_damage;
+mod packing_limits;
 mod partitions;
 mod random;
 mod removal;
@@ -28,6 +31,7 @@ mod wide;
 
 use crate::{BlockStore, Options};
 use nacre_store::conformance;
+use nacre_types::{Compression, CompressionAlgorithm, CompressionMode};
 use rig::Rig;
 
 #[test]
@@ -39,6 +43,21 @@ fn conforms() {
 fn conforms_while_checkpoints_run_all_the_time() {
     let options = Options { clean_bytes_max: 64 << 20, ..Options::tiny() };
     conformance::run(|| Rig::new(2, 16 << 20, options.clone()).open());
+}
+
+/// Blobs are a block or more smaller then, or not made.
+#[test]
+fn conforms_while_it_compresses() {
+    let options = Options { clean_bytes_max: 64 << 20, ..Options::tiny() };
+    for algorithm in CompressionAlgorithm::ALL {
+        let mode = CompressionMode::Force;
+        let compression = Compression { mode, algorithm, required_ppm: 1_000_000, ..Compression::default() };
+        conformance::run(|| {
+            let mut rig = Rig::new(2, 16 << 20, options.clone());
+            rig.compression = Some(compression);
+            rig.open()
+        });
+    }
 }
 
 /// What the daemons need: a store can be handed to a shard's thread.

@@ -7,6 +7,7 @@ use crate::freemap::{self, FreeMapShard, RefChanges};
 use crate::kv_schema::{self, State, StoredState, Sums, prefix};
 use crate::objects;
 use crate::onode::Stored;
+use crate::slot::Slot;
 use nacre_buf::Bytes;
 use nacre_kv::{Durability, KvBatch, KvStore};
 use std::collections::BTreeMap;
@@ -80,8 +81,15 @@ fn counted(kv: &dyn KvStore) -> Result<(Sums, BTreeMap<u32, Bytes>), OpenError> 
         let onode = records.decode()?.onode;
         for (_, slot) in onode.blocks.here() {
             sums.slots += 1;
+            if let Slot::Blob(blob, _) = slot {
+                sums.packed.add_block(blob);
+            }
             let Some(device) = slot.device() else { continue };
             changes.add(Run { start: device.block, count: 1 }, 1);
+        }
+        for blob in onode.blocks.pages(0, u32::MAX).flat_map(|(_, page)| page.blobs()) {
+            blob.stored().iter().for_each(|device| changes.add(Run { start: device.block, count: 1 }, 1));
+            sums.packed.add(&blob);
         }
         if changes.len() >= CHANGES_MAX {
             apply(&mut changes, &mut shards)?;

@@ -1,6 +1,7 @@
 //! Reading what is in memory: [`ObjectView`] of the store.
 
 use crate::BLOCK;
+use crate::blob::{Blob, Place};
 use crate::device::DeviceBlock;
 use crate::dirty::ZEROS;
 use crate::onode::Onode;
@@ -98,6 +99,23 @@ impl BlockStore {
         })
     }
 
+    /// Content of a block of an object: what it is within, and the block's byte in that.
+    fn content_at(&self, place: &Place) -> Result<(&Bytes, usize), Missing> {
+        match place {
+            Place::Block(device) => self.content(*device),
+            Place::Blob(blob, nth) => self.content_in(blob, *nth),
+        }
+    }
+
+    /// The same of one that is in a blob.
+    fn content_in(&self, blob: &Blob, nth: u8) -> Result<(&Bytes, usize), Missing> {
+        match (self.unpacked.get(blob), self.damage_of(blob)) {
+            (Some(bytes), _) => Ok((bytes, usize::from(nth) * BLOCK)),
+            (None, Some(damage)) => Err(Missing::Damaged(damage.reason.clone())),
+            (None, None) => Err(Missing::Pending),
+        }
+    }
+
     fn read_slot(&self, slot: &Slot, from: usize, to: usize, out: &mut Joiner) -> Result<(), Missing> {
         let is_whole = (from, to) == (0, BLOCK);
         match slot {
@@ -106,9 +124,14 @@ impl BlockStore {
                 out.note(to - from, is_whole.then_some(device.crc));
                 out.part(run, at + from, at + to);
             }
+            Slot::Blob(blob, nth) => {
+                let (run, at) = self.content_in(blob, *nth)?;
+                out.note(to - from, None);
+                out.part(run, at + from, at + to);
+            }
             Slot::Memory(dirty) => {
                 let base = match dirty.base().filter(|_| !dirty.covers(from, to)) {
-                    Some(device) => self.content(device).map(|(run, at)| Some(run.slice(at..at + BLOCK)))?,
+                    Some(place) => self.content_at(place).map(|(run, at)| Some(run.slice(at..at + BLOCK)))?,
                     None => None,
                 };
                 out.note(to - from, dirty.known_crc().filter(|_| is_whole));

@@ -9,10 +9,14 @@ mod mem;
 pub use extents::ExtentMap;
 pub use mem::MemStore;
 
-use nacre_buf::BufList;
+use nacre_buf::{BufList, Bytes};
 use nacre_txn::{FetchFrom, ObjectView, StoreToken, Transaction};
 use nacre_types::device_latency::LATENCY_BUCKETS;
-use nacre_types::{DeviceLatencies, DeviceWork, HObject, LatencyHistogram, SpgId};
+use nacre_types::{
+    Compression, CompressionHint, DeviceLatencies, DeviceWork, HObject, LatencyHistogram, PoolId, SpgId,
+};
+use std::collections::BTreeMap;
+use std::ops::AddAssign;
 use std::time::Duration;
 
 /// What was submitted or asked for under a token is done.
@@ -46,6 +50,9 @@ pub enum StoreError {
     },
 }
 
+/// What clients said of an object's data, by its record ([`nacre_txn::Op::SetMeta`]), which the store does not read.
+pub type HintIn = fn(&Bytes) -> CompressionHint;
+
 /// How full a store is. Ceph `store_statfs_t`, reduced to what we keep.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct StoreUsage {
@@ -61,6 +68,25 @@ pub struct StoreUsage {
     pub omap_bytes: u64,
     /// Bytes of everything else that the store keeps.
     pub metadata_bytes: u64,
+}
+
+/// What compressed data take. Ceph `store_statfs_t`, its `data_compressed*`. What clones share counts for each of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct PackedUsage {
+    /// Bytes before compression.
+    pub original_bytes: u64,
+    /// Bytes allocated for them.
+    pub allocated_bytes: u64,
+    /// Bytes that compressing them has left.
+    pub packed_bytes: u64,
+}
+
+impl AddAssign for PackedUsage {
+    fn add_assign(&mut self, more: Self) {
+        self.original_bytes += more.original_bytes;
+        self.allocated_bytes += more.allocated_bytes;
+        self.packed_bytes += more.packed_bytes;
+    }
 }
 
 impl StoreUsage {
@@ -335,6 +361,12 @@ pub trait ObjectStore: ObjectView {
     /// Bytes of an object's data, holes among them; `None` when it does not exist.
     fn data_bytes(&self, collection: &SpgId, object: &HObject) -> Option<u64>;
 
+    /// How the data of a pool that are written from now on are to be compressed, until the store is closed; not at all at first. A store that
+    /// has everything in memory compresses nothing.
+    fn set_compression(&mut self, pool: PoolId, compression: Compression, hint_in: HintIn) {
+        let _keeps_all_as_it_is = (pool, compression, hint_in);
+    }
+
     /// Whether a transaction finds no room here but what other partitions of the same store may give. A partition cannot wait for others of its
     /// own thread: whoever has them lets them give it first, with [`ObjectStore::spare_room`], one after the other as long as this holds.
     fn lacks_room(&mut self, _txn: &Transaction) -> bool {
@@ -358,6 +390,11 @@ pub trait ObjectStore: ObjectView {
 
     /// How full the store is. Asked for each write.
     fn usage(&self) -> StoreUsage;
+
+    /// Of it what is compressed, of the pools that have such data.
+    fn packed(&self) -> BTreeMap<PoolId, PackedUsage> {
+        BTreeMap::new()
+    }
 
     /// Of how many parts it is, each of which has its part of [`ObjectStore::usage`] and no more.
     fn partitions(&self) -> u64 {

@@ -175,6 +175,16 @@ pub(crate) fn object(store: &BlockStore, at: &SpgId, name: &HObject) -> Result<V
             "crcs": extent.crcs.iter().map(|crc| format!("{crc:08x}")).collect::<Vec<_>>(),
         })
     });
+    let packed = shape.packed.iter().map(|extent| {
+        json!({
+            "offset": extent.offset,
+            "length": extent.blocks * 4096,
+            "blocks_before": extent.blocks_before,
+            "algorithm": extent.algorithm.name(),
+            "compressed_bytes": extent.packed_bytes,
+            "device_offsets": extent.device_offsets,
+        })
+    });
     let attrs = store
         .attrs(at, name)
         .into_iter()
@@ -195,6 +205,7 @@ pub(crate) fn object(store: &BlockStore, at: &SpgId, name: &HObject) -> Result<V
         "omap_header": shown(&store.omap_header(at, name)),
         "omap": omap,
         "extents": extents.collect::<Vec<_>>(),
+        "compressed": packed.collect::<Vec<_>>(),
         "blocks_in_log": shape.blocks_in_log,
     }))
 }

@@ -5,7 +5,7 @@ use super::page::{Kind, Page};
 use crate::pgmap::{PoolSum, PoolUsage, Rate};
 use nacre_maps::{OsdMap, Pool, PoolKind};
 use nacre_msg::stats::pg_state;
-use nacre_types::PoolId;
+use nacre_types::{Compression, PoolId};
 
 /// What a pool's series are made of.
 struct Row<'a> {
@@ -129,13 +129,14 @@ fn metadata(map: &OsdMap, page: &mut Page) {
     for (id, pool) in &map.pools {
         let kind = if pool.kind == PoolKind::Replicated { "replicated" } else { "erasure" };
         let (number, description) = (id.to_string(), description(map, pool));
+        let compression = pool.compression(Compression::default()).mode;
         let labels: [(&str, &str); 5] = [
             ("pool_id", &number),
             ("name", map.pool_name(*id).unwrap_or_default()),
             ("type", kind),
             ("description", &description),
-            // There is none yet.
-            ("compression_mode", "none"),
+            // Its own setting; OSDs may have others for pools without one.
+            ("compression_mode", compression.name()),
         ];
         page.sample("ceph_pool_metadata", &labels, 1);
     }

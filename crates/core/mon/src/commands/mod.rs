@@ -51,6 +51,7 @@ mod pg_text;
 mod pool;
 mod pool_app;
 mod pool_autoscale;
+mod pool_compression;
 mod pool_get_set;
 mod probe;
 mod progress;

@@ -3,6 +3,7 @@
 use super::call::{Answer, Call, Failure, done, fail, pool_failure, refuse};
 use super::pg_num_bound::check_pg_num_bound;
 use super::pool_app::limit;
+use super::pool_compression::{check_compressing, compression_setting};
 use super::show::{self, POOL_OPTIONS, PoolOptionKind};
 use super::table::{Command, command};
 use crate::outlook::is_off;
@@ -267,12 +268,10 @@ fn lacks(change: &Change<'_>) -> Option<&'static str> {
         var if AUTOSCALER_VARS.contains(&var) => None,
         "scrub_min_interval" | "scrub_max_interval" | "deep_scrub_interval" => None,
         // What holds anyway may be asked for.
-        "compression_mode" if change.text == "none" => None,
         "csum_type" if change.text == "crc32c" => None,
         "csum_type" | "csum_min_block" | "csum_max_block" => {
             Some("stores sum every block of 4 KiB with CRC-32C and can do nothing else")
         }
-        var if var.starts_with("compression_") => Some("compression is not built"),
         "recovery_priority" | "recovery_op_priority" => {
             Some("groups recover in turn: ceph pg force-recovery and force-backfill put some first")
         }
@@ -525,10 +524,6 @@ fn set_flag(call: &mut Call<'_>, change: &Change<'_>, bit: u64) -> Answer {
 /// Words that a textual setting may have.
 fn words_of(var: &str) -> Option<(&'static str, &'static [&'static str])> {
     match var {
-        "compression_mode" => Some(("compression mode", &["none", "passive", "aggressive", "force"])),
-        "compression_algorithm" => {
-            Some(("compression_algorithm", &["none", "snappy", "zlib", "zstd", "lz4", "brotli", "random"]))
-        }
         "csum_type" => {
             let types = &["none", "xxhash32", "xxhash64", "crc32c", "crc32c_16", "crc32c_8"];
             Some(("csum_type", types))
@@ -567,6 +562,11 @@ fn set_option(call: &mut Call<'_>, change: &Change<'_>) -> Answer {
     let Some((_, key, kind)) = POOL_OPTIONS.iter().find(|(name, ..)| *name == change.var) else {
         return fail(Errno::EINVAL, format!("unrecognized variable '{}'", change.var));
     };
+    if change.var.starts_with("compression_") {
+        let value = compression_setting(&held(call, change)?, (change.var, *key), change.text)?;
+        value.iter().try_for_each(|value| check_compressing(call.state, change.var, value))?;
+        return put_option(call, change, *key, value);
+    }
     if let Some((what, words)) = words_of(change.var)
         && change.text != "unset"
         && !words.contains(&change.text)
@@ -587,10 +587,14 @@ fn set_option(call: &mut Call<'_>, change: &Change<'_>) -> Answer {
     if let Some(PoolOption::Int(wanted)) = &value {
         check_pg_num_bound(&held(call, change)?, change.var, *wanted)?;
     }
+    put_option(call, change, *key, value.filter(|_| !unset))
+}
+
+fn put_option(call: &mut Call<'_>, change: &Change<'_>, key: i32, value: Option<PoolOption>) -> Answer {
     let pool = edited(call, change)?;
-    match value.filter(|_| !unset) {
-        Some(value) => pool.options.insert(*key, value),
-        None => pool.options.remove(key),
+    match value {
+        Some(value) => pool.options.insert(key, value),
+        None => pool.options.remove(&key),
     };
     change.done()
 }

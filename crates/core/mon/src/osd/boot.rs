@@ -5,7 +5,10 @@ use crate::config::{ConfigDb, Target};
 use nacre_ec::{Code, Technique};
 use nacre_maps::{OsdMap, Pool, WEIGHT_ONE, XInfo, flags};
 use nacre_msg::peer::PeerVersions;
-use nacre_types::{AddrVec, AuthName, EntityKind, Epoch, OsdId, Stamp, UTime, Uuid, features};
+use nacre_types::{
+    AddrVec, AuthName, Compression, CompressionAlgorithm, EntityKind, Epoch, OsdId, Stamp, UTime, Uuid,
+    features,
+};
 use std::collections::BTreeMap;
 
 /// What an OSD says when it boots, as `MOSDBoot` and its session carry it.
@@ -278,6 +281,19 @@ impl OsdMaps {
             versions.is_some_and(|versions| versions.newest >= version)
         };
         up.into_iter().find(|osd| !knows(osd))
+    }
+
+    /// An OSD that is up and has not said that it can compress, by this algorithm if it is one.
+    pub(crate) fn not_compressing(&mut self, algorithm: Option<CompressionAlgorithm>) -> Option<OsdId> {
+        let up: Vec<OsdId> = self.upcoming().up_osds().collect();
+        let can = |osd: &OsdId| {
+            let said = self.metadata(*osd).and_then(|facts| facts.get(Compression::METADATA_KEY));
+            let has = |said: &String| {
+                algorithm.is_none_or(|wanted| said.split(' ').any(|name| name == wanted.name()))
+            };
+            said.is_some_and(has)
+        };
+        up.into_iter().find(|osd| !can(osd))
     }
 
     fn bring_up(&mut self, request: &BootRequest, wall: UTime, config: &ConfigDb) {

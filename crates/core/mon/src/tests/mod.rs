@@ -4,6 +4,7 @@ mod answers;
 mod auth;
 mod autoscaler;
 mod caps_table;
+mod compression;
 mod device_health;
 mod drops;
 mod durability;

@@ -55,7 +55,7 @@ impl Around {
             *homes += 1;
             let target = DeviceBlock { block: *homes, crc: 0 };
             targets.push((index, target));
-            target
+            target.into()
         });
         self.kv.commit(&batch, Durability::Durable).expect("memory");
         let dirty = cut.in_memory().map(|(_, dirty)| Arc::clone(dirty));
@@ -76,9 +76,9 @@ impl Around {
         let mut removed = Vec::new();
         self.pages().take_in_each(blocks, first, last, |blocks, page| {
             let (begin, end) = (page * PAGE_BLOCKS, page * PAGE_BLOCKS + (PAGE_BLOCKS - 1));
-            blocks.remove(first.max(begin), last.min(end), period, |slot| removed.push(number(slot)));
+            blocks.remove(first.max(begin), last.min(end), period, |slot, _| removed.push(number(slot)));
         });
-        blocks.remove(first, last, period, |slot| removed.push(number(slot)));
+        blocks.remove(first, last, period, |slot, _| removed.push(number(slot)));
         removed
     }
 
@@ -108,7 +108,7 @@ fn end(
 fn adopt(blocks: &mut Blocks, homes: &[(u32, Arc<Dirty>, DeviceBlock)], model: &mut BTreeMap<u32, u64>) {
     for (index, dirty, home) in homes {
         if matches!(blocks.get(*index), Some(Slot::Memory(found)) if Arc::ptr_eq(found, dirty)) {
-            blocks.came_home(*index, *home);
+            blocks.came_home(*index, (*home).into());
             model.insert(*index, home.block);
         }
     }

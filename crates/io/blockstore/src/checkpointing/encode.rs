@@ -1,7 +1,8 @@
 //! The batch that a checkpoint gives to the KV store: changed objects, pairs, logs, and the free map.
 
 use super::{CHUNKS_PER_STEP, ENTRIES_PER_STEP, OBJECTS_PER_STEP, PAIRS_PER_STEP};
-use crate::checkpoint::{Checkpoint, Stage};
+use crate::blob::{Blob, Place};
+use crate::checkpoint::{Checkpoint, Home, Stage, blobs_of};
 use crate::device::Run;
 use crate::freemap::{FreeMapShard, RefChange, first_of};
 use crate::kv_schema;
@@ -14,7 +15,7 @@ use std::ops::Bound;
 
 impl BlockStore {
     pub(super) fn encode_objects(&mut self, checkpoint: &mut Checkpoint, from: u64, home: usize) -> bool {
-        let Checkpoint { homes, batch, period, .. } = checkpoint;
+        let Checkpoint { homes, batch, period, changes, left_blobs, state, .. } = checkpoint;
         let mut homes_left = homes.get(home..).unwrap_or_default().iter();
         let (mut entries, mut next) = (0, None);
         for (nth, (id, onode)) in self.table.onodes.frozen.range(from..).enumerate() {
@@ -24,11 +25,32 @@ impl BlockStore {
             }
             match onode {
                 Some(onode) => {
+                    let of_object = homes_left.as_slice();
                     entries += objects::encode(batch, onode, *period, |index| {
                         let home = homes_left.next().expect("each block in memory has a home");
                         assert_eq!((home.object, home.index), (*id, index), "homes are in order");
-                        home.target
+                        home.target.clone()
                     });
+                    let count = of_object.len() - homes_left.len();
+                    let of_object = of_object.get(..count).unwrap_or_default();
+                    let mut change = |blob: &Blob, by: i32| {
+                        blob.stored().iter().for_each(|device| changes.add(one(device.block), by));
+                    };
+                    for (_, blob) in blobs_of(of_object, Home::new_blob) {
+                        change(blob, 1);
+                        state.sums.packed.add(blob);
+                    }
+                    of_object
+                        .iter()
+                        .filter_map(Home::new_blob)
+                        .for_each(|blob| state.sums.packed.add_block(blob));
+                    for (index, blob) in blobs_of(of_object, Home::base_blob) {
+                        if !onode.blocks.has_in(index, blob) {
+                            change(blob, -1);
+                            state.sums.packed.remove(blob);
+                            left_blobs.insert((*id, blob.first()));
+                        }
+                    }
                 }
                 None => batch.delete(kv_schema::object_key(*id)),
             }
@@ -74,12 +96,14 @@ impl BlockStore {
 
     /// The free map as it will be once the homes are taken and what lay below them is not needed any more.
     pub(super) fn encode_space(&mut self, checkpoint: &mut Checkpoint, home: usize) -> bool {
-        let one = |block: u64| Run { start: block, count: 1 };
         let Checkpoint { homes, changes, batch, .. } = checkpoint;
         let end = homes.len().min(home + ENTRIES_PER_STEP);
-        for home in homes.get(home..end).unwrap_or_default() {
-            changes.add(one(home.target.block), 1);
-            if let Some(base) = home.base {
+        // Blobs were counted with the objects.
+        for home in homes.get(home..end).unwrap_or_default().iter().filter(|home| !home.stays()) {
+            if let Some(target) = home.target.device() {
+                changes.add(one(target.block), 1);
+            }
+            if let Some(base) = home.base.as_ref().and_then(Place::device) {
                 changes.add(one(base.block), -1);
             }
         }
@@ -110,6 +134,10 @@ impl BlockStore {
             .map_err(|at| format!("block {} is released too often", first_of(nth) + u64::from(at)))?;
         Ok(shard.encode())
     }
+}
+
+const fn one(block: u64) -> Run {
+    Run { start: block, count: 1 }
 }
 
 fn put_or_delete(batch: &mut KvBatch, key: Bytes, value: Option<Bytes>) {

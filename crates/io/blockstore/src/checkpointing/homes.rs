@@ -2,15 +2,17 @@
 
 use super::{ENTRIES_PER_STEP, OBJECTS_PER_STEP};
 use crate::BLOCK;
+use crate::blob::{Blob, Place};
 use crate::cache::Pin;
-use crate::checkpoint::{Checkpoint, Home, Stage};
+use crate::checkpoint::{BaseKey, Bases, Checkpoint, Home, Stage};
 use crate::device::{DeviceBlock, Run};
 use crate::fetch::DamageKind;
 use crate::requests::Io;
 use crate::store::BlockStore;
+use crate::unpacking::unpack;
 use nacre_buf::{AlignedBuf, BufList, Bytes, PAYLOAD_CRC_SEED, crc};
 use nacre_env::disk::Durability;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Blocks written in one step.
@@ -20,6 +22,8 @@ const BLOCKS_PER_STEP: usize = 16;
 const WRITES_MAX: usize = 8;
 /// Blocks that find a home in one step: among holes each is a search of its own.
 const HOMES_PER_STEP: usize = 64;
+/// Blobs that are decompressed in one step, of some 100 us each.
+const UNPACKED_PER_STEP: usize = 2;
 
 impl BlockStore {
     pub(super) fn gather(&mut self, checkpoint: &mut Checkpoint, from: u64) -> bool {
@@ -33,7 +37,8 @@ impl BlockStore {
             looked_at += onode.blocks.pages_count();
             for (index, dirty) in onode.blocks.in_memory() {
                 looked_at += 1;
-                let (target, base) = (DeviceBlock { block: 0, crc: 0 }, dirty.base());
+                let target = Place::Block(DeviceBlock { block: 0, crc: 0 });
+                let base = dirty.base().cloned();
                 checkpoint.homes.push(Home { object: *id, index, dirty: Arc::clone(dirty), base, target });
             }
         }
@@ -42,21 +47,47 @@ impl BlockStore {
     }
 
     pub(super) fn place_homes(&mut self, checkpoint: &mut Checkpoint, next: usize) -> bool {
-        let end = checkpoint.homes.len().min(next + HOMES_PER_STEP);
+        let homes = checkpoint.homes.get(next..).unwrap_or_default();
+        if homes.is_empty() {
+            assert_eq!(checkpoint.held, 0, "each block that was dirty at the cut has a home now");
+            checkpoint.stage = Stage::Write { next: 0 };
+            return true;
+        }
+        match self.tried_together(homes) {
+            Some(_) if checkpoint.writes >= WRITES_MAX => false,
+            Some((count, packing)) => self.pack_homes(checkpoint, next, count, packing),
+            None => {
+                let count = self.not_tried(homes, HOMES_PER_STEP);
+                self.place_as_they_are(checkpoint, next, count)
+            }
+        }
+    }
+
+    /// Gives blocks a place each, but for those that are on the device already.
+    pub(super) fn place_as_they_are(
+        &mut self,
+        checkpoint: &mut Checkpoint,
+        next: usize,
+        count: usize,
+    ) -> bool {
+        let end = next + count;
         let homes = checkpoint.homes.get_mut(next..end).unwrap_or_default();
-        let count = homes.len() as u64;
-        let Some(runs) = self.table.space.alloc.allocate_homes(count) else {
-            self.fail(format!("no room for {count} dirty blocks that were promised room"));
+        let mut to_place: Vec<&mut Home> = Vec::with_capacity(homes.len());
+        for home in homes {
+            match &home.base {
+                Some(base) if home.dirty.covers(0, BLOCK) => home.target = base.clone(),
+                _ => to_place.push(home),
+            }
+        }
+        let wanted = to_place.len() as u64;
+        let Some(runs) = self.table.space.alloc.allocate_homes(wanted) else {
+            self.fail(format!("no room for {wanted} dirty blocks that were promised room"));
             return false;
         };
         let targets = runs.into_iter().flat_map(Run::blocks);
-        homes.iter_mut().zip(targets).for_each(|(home, block)| home.target.block = block);
-        checkpoint.held -= count;
+        to_place.into_iter().zip(targets).for_each(|(home, block)| home.set_target(block));
+        checkpoint.held -= count as u64;
         checkpoint.stage = Stage::Place { next: end };
-        if end == checkpoint.homes.len() {
-            assert_eq!(checkpoint.held, 0, "each block that was dirty at the cut has a home now");
-            checkpoint.stage = Stage::Write { next: 0 };
-        }
         true
     }
 
@@ -66,23 +97,28 @@ impl BlockStore {
         }
         let end = checkpoint.homes.len().min(next + BLOCKS_PER_STEP);
         let window = checkpoint.homes.get_mut(next..end).unwrap_or_default();
-        let bases = match self.bases(window, &checkpoint.unreadable) {
-            Ok(bases) => bases,
-            Err(mut absent) => {
+        match self.bases(window, &checkpoint.unreadable, &mut checkpoint.bases) {
+            Bringing::All => (),
+            Bringing::Some => return true,
+            Bringing::Absent(mut absent) => {
                 absent.sort_unstable_by_key(|device| device.block);
                 absent.dedup_by_key(|device| device.block);
                 checkpoint.reads = self.start_reads(&absent, None);
                 return true;
             }
-        };
+        }
+        let bases = std::mem::take(&mut checkpoint.bases);
         checkpoint.pins.drain(..).for_each(|first| self.cache.unpin(first, Pin::Checkpoint));
         let mut rest = window;
         while !rest.is_empty() {
-            let follows = |pair: &[Home]| matches!(pair, [a, b] if a.target.block + 1 == b.target.block);
-            let length = 1 + rest.windows(2).take_while(|pair| follows(pair)).count();
+            let is_target = |home: &Home, block: u64| home.goes_to().is_some_and(|target| target == block);
+            let Some(first) = rest.first().and_then(Home::goes_to) else {
+                rest = rest.get_mut(1..).unwrap_or_default();
+                continue;
+            };
+            let length = rest.iter().zip(first..).take_while(|(home, block)| is_target(home, *block)).count();
             let (group, behind) = rest.split_at_mut(length);
             rest = behind;
-            let Some(first) = group.first().map(|home| home.target.block) else { break };
             checkpoint.writes += 1;
             let content = fill_homes(group, &bases);
             self.keep_cached(group, &content);
@@ -97,31 +133,79 @@ impl BlockStore {
     fn keep_cached(&mut self, group: &[Home], content: &BufList) {
         let blocks = content.slices().iter().flat_map(|slice| slice.chunks_exact(BLOCK));
         for (home, block) in group.iter().zip(blocks) {
+            let Some(target) = home.goes_to() else { continue };
             if home.dirty.replaced().is_some_and(|replaced| self.cache.holds(replaced)) {
                 let mut copy = AlignedBuf::with_len(BLOCK);
                 copy.copy_from_slice(block);
-                self.cache.insert(home.target.block, copy.freeze(), Pin::None);
+                self.cache.insert(target, copy.freeze(), Pin::None);
             }
         }
     }
 
-    /// Contents of the blocks that show between the written pieces: `None` for a damaged one. Or which of them must
-    /// be read first.
-    fn bases(&self, window: &[Home], unreadable: &BTreeSet<u64>) -> Result<Bases, Vec<DeviceBlock>> {
-        // That somebody could not read a block some time ago is no reason to lose it.
-        let is_lost = |block: &u64| match self.damaged.get(block) {
-            Some(damage) => damage.kind == DamageKind::Lost || unreadable.contains(block),
-            None => false,
-        };
-        let (mut bases, mut absent) = (Bases::new(), Vec::new());
-        for device in window.iter().filter_map(|home| home.base) {
-            match self.cache.block(device.block) {
-                Some(bytes) => drop(bases.insert(device.block, Some(bytes))),
-                None if is_lost(&{ device.block }) => drop(bases.insert(device.block, None)),
-                None => absent.push(device),
+    /// Adds to `bases` contents of the blocks that show between the written pieces: `None` for a damaged one. Nothing is decompressed
+    /// before all that is to be read for it is there, and then only so much as a step has time for.
+    fn bases(&mut self, window: &[Home], unreadable: &BTreeSet<u64>, bases: &mut Bases) -> Bringing {
+        let (mut absent, mut packed) = (Vec::new(), Vec::new());
+        let shown =
+            window.iter().filter(|home| home.goes_to().is_some()).filter_map(|home| home.base.as_ref());
+        for base in shown {
+            let key = key_of(base);
+            if bases.contains_key(&key) || packed.iter().any(|(known, _, _)| *known == key) {
+                continue;
+            }
+            let stored = match base {
+                Place::Block(device) => std::slice::from_ref(device),
+                Place::Blob(blob, _) => blob.stored(),
+            };
+            if let Place::Blob(blob, _) = base
+                && let Some(bytes) = self.unpacked.get(blob)
+            {
+                bases.insert(key, Some(bytes.clone()));
+                continue;
+            }
+            let (mut contents, missing) = (Vec::with_capacity(stored.len()), absent.len());
+            for device in stored {
+                match self.cache.block(device.block) {
+                    Some(bytes) => contents.push(Some(bytes)),
+                    None if self.is_lost(device.block, unreadable) => contents.push(None),
+                    None => absent.push(*device),
+                }
+            }
+            if absent.len() > missing {
+                continue;
+            }
+            match (base, contents.into_iter().collect::<Option<Vec<Bytes>>>()) {
+                (Place::Blob(blob, _), Some(contents)) => packed.push((key, blob, contents)),
+                (_, contents) => {
+                    bases.insert(key, contents.and_then(|contents| contents.into_iter().next()));
+                }
             }
         }
-        if absent.is_empty() { Ok(bases) } else { Err(absent) }
+        if !absent.is_empty() {
+            return Bringing::Absent(absent);
+        }
+        let is_all = packed.len() <= UNPACKED_PER_STEP;
+        for (key, blob, contents) in packed.into_iter().take(UNPACKED_PER_STEP) {
+            bases.insert(key, self.unpack_base(blob, contents));
+        }
+        if is_all { Bringing::All } else { Bringing::Some }
+    }
+
+    /// That somebody could not read a block some time ago is no reason to lose it.
+    fn is_lost(&self, block: u64, unreadable: &BTreeSet<u64>) -> bool {
+        match self.damaged.get(&block) {
+            Some(damage) => damage.kind == DamageKind::Lost || unreadable.contains(&block),
+            None => false,
+        }
+    }
+
+    /// What a blob holds; `None` when that is lost.
+    fn unpack_base(&mut self, blob: &Blob, stored: Vec<Bytes>) -> Option<Bytes> {
+        let unpacked = unpack(&mut self.codec, blob, stored);
+        if let Err(error) = &unpacked {
+            tracing::error!(block = blob.first(), %error, "a blob is damaged");
+        }
+        unpacked.ok()
     }
 
     pub(crate) fn home_written(&mut self) {
@@ -156,7 +240,58 @@ impl BlockStore {
     }
 }
 
-type Bases = BTreeMap<u64, Option<Bytes>>;
+/// How far bases have been brought together.
+enum Bringing {
+    All,
+    /// The next step has more to decompress.
+    Some,
+    /// These blocks must be read first.
+    Absent(Vec<DeviceBlock>),
+}
+
+fn key_of(base: &Place) -> BaseKey {
+    match base {
+        Place::Block(device) => (device.block, 0, 0),
+        Place::Blob(blob, _) => (blob.first(), blob.blocks(), blob.bytes()),
+    }
+}
+
+/// What shows of a base.
+enum Base {
+    Nothing,
+    Lost,
+    Content(Bytes),
+}
+
+fn base_of(home: &Home, bases: &Bases) -> Base {
+    let Some(base) = &home.base else { return Base::Nothing };
+    let at = match base {
+        Place::Block(_) => 0,
+        Place::Blob(_, nth) => usize::from(*nth) * BLOCK,
+    };
+    match bases.get(&key_of(base)) {
+        Some(Some(bytes)) => Base::Content(bytes.slice(at..at + BLOCK)),
+        Some(None) => Base::Lost,
+        None => Base::Nothing,
+    }
+}
+
+impl Home {
+    /// The block by itself that it is written to.
+    fn goes_to(&self) -> Option<u64> {
+        self.target.device().filter(|_| !self.stays()).map(|device| device.block)
+    }
+
+    fn set_target(&mut self, block: u64) {
+        self.target = Place::Block(DeviceBlock { block, crc: 0 });
+    }
+
+    fn set_crc(&mut self, crc: u32) {
+        if let Place::Block(device) = &mut self.target {
+            device.crc = crc;
+        }
+    }
+}
 
 /// Puts the blocks of one write together, and notes their checksums. Blocks that came whole go as they came, with the
 /// checksums that clients and primaries sent with them.
@@ -164,8 +299,9 @@ fn fill_homes(group: &mut [Home], bases: &Bases) -> BufList {
     let as_written = |home: &mut Home| {
         let whole = home.dirty.as_written()?.clone();
         let compute = || crc::crc32c(PAYLOAD_CRC_SEED, &whole);
-        home.target.crc = home.dirty.known_crc().unwrap_or_else(compute);
-        debug_assert_eq!(home.target.crc, compute(), "what came with the block is not its checksum");
+        let crc = home.dirty.known_crc().unwrap_or_else(compute);
+        debug_assert_eq!(crc, compute(), "what came with the block is not its checksum");
+        home.set_crc(crc);
         Some(whole)
     };
     if group.iter().all(|home| home.dirty.as_written().is_some()) {
@@ -173,12 +309,12 @@ fn fill_homes(group: &mut [Home], bases: &Bases) -> BufList {
     }
     let mut buffer = AlignedBuf::with_len(group.len() * BLOCK);
     for (home, block) in group.iter_mut().zip(buffer.chunks_exact_mut(BLOCK)) {
-        let base = home.base.and_then(|device| bases.get(&{ device.block }));
-        home.dirty.fill(block, base.and_then(Option::as_ref));
+        let base = base_of(home, bases);
+        let shown = if let Base::Content(bytes) = &base { Some(bytes) } else { None };
+        home.dirty.fill(block, shown);
         let crc = crc::crc32c(PAYLOAD_CRC_SEED, block);
         // What lay below the pieces is lost: the block must stay damaged, not become good zeros.
-        let lost = matches!(base, Some(None));
-        home.target.crc = if lost { !crc } else { crc };
+        home.set_crc(if matches!(base, Base::Lost) { !crc } else { crc });
     }
     buffer.freeze().into()
 }

@@ -4,14 +4,16 @@
 //! | file | what |
 //! | --- | --- |
 //! | `homes.rs` | dirty blocks: gathered, given a place, written there |
+//! | `packing.rs` | those that are compressed |
 //! | `encode.rs` | the batch for the KV store: objects, pairs, logs, free map |
 //! | `adopt.rs` | after the commit: slots point home, memory and blocks become free |
 
 mod adopt;
 mod encode;
 mod homes;
+mod packing;
 
-use crate::checkpoint::{Checkpoint, Stage};
+use crate::checkpoint::{Bases, Checkpoint, Stage};
 use crate::kv_schema::{self, State};
 use crate::options::Planted;
 use crate::store::BlockStore;
@@ -92,11 +94,14 @@ impl BlockStore {
             // All of it at once: to grow it in steps is to touch twice as much memory.
             homes: Vec::with_capacity(usize::try_from(self.table.space.dirty_slots).unwrap_or(0)),
             changes: self.table.space.alloc.take_changes(),
+            left_blobs: BTreeSet::new(),
             held: self.table.space.dirty_slots,
+            tried: 0,
             stage: Stage::Gather { from: 0 },
             writes: 0,
             reads: 0,
             unreadable: BTreeSet::new(),
+            bases: Bases::new(),
             pins: Vec::new(),
             begins: Begins { homes: self.shares.now(), ..Begins::default() },
         });

@@ -5,10 +5,11 @@ use super::{BLOCK_U64, index_of, within};
 use crate::BLOCK;
 use crate::blocks::Blocks;
 use crate::device::DeviceBlock;
-use crate::dirty::ZEROS;
+use crate::dirty::{Dirty, ZEROS};
 use crate::held::Source;
 use crate::object_pages::ObjectPages;
 use crate::onode::Onode;
+use crate::page::page_of;
 use crate::slot::Slot;
 use crate::wal::Placement;
 use nacre_buf::{BufList, Bytes};
@@ -21,30 +22,55 @@ const _: () = assert!(EXTENT_BYTES == BLOCK_U64);
 /// An object that is changed, the blocks of all, and the object's pages that are not with it.
 pub(super) type Target<'a> = (&'a mut Onode, &'a mut Space, &'a ObjectPages<'a>);
 
+/// `meta` is the record that the object gets in the same transaction, if it gets one.
 pub(super) fn write(
     (onode, space, pages): Target<'_>,
     offset: u64,
     data: &BufList,
-    placement: Option<&Placement>,
+    (placement, meta): (Option<&Placement>, Option<&Bytes>),
     source: &Source,
 ) {
     let end = offset + data.len() as u64;
     onode.size = onode.size.max(end);
+    // They stay in memory for the checkpoint to compress.
+    let is_tried = placement.is_some() && space.compression_of(onode, meta.unwrap_or(&onode.meta)).is_some();
     let blocks = Arc::make_mut(&mut onode.blocks);
     if offset < end {
         pages.take_in(blocks, index_of(offset), index_of(end - 1));
     }
-    let Some(placement) = placement else { return write_inline(blocks, space, offset, data, source) };
+    let Some(placement) = placement else {
+        write_inline(blocks, space, offset, data, source);
+        return leave_dear_blobs(blocks, space, offset, end);
+    };
     let head = (BLOCK - within(offset)) % BLOCK;
     let placed = placement.crcs.len() * BLOCK;
     write_inline(blocks, space, offset, &data.slice(0, head), source);
     let first = index_of(offset + head as u64);
     let devices = placement.runs.iter().flat_map(|run| run.blocks()).zip(&placement.crcs);
-    for (index, (block, crc)) in (first..).zip(devices) {
-        space.put(blocks, index, Slot::Device(DeviceBlock { block, crc: *crc }));
+    for ((index, (block, crc)), nth) in (first..).zip(devices).zip(0..) {
+        let device = DeviceBlock { block, crc: *crc };
+        let slot = match is_tried {
+            true => {
+                Slot::Memory(Arc::new(Dirty::placed(device, data.slice(head + nth * BLOCK, BLOCK), source)))
+            }
+            false => Slot::Device(device),
+        };
+        space.put(blocks, index, slot);
     }
     let tail = head + placed;
     write_inline(blocks, space, offset + tail as u64, &data.slice(tail, data.len() - tail), source);
+    leave_dear_blobs(blocks, space, offset, end);
+}
+
+/// Of the pages at both ends of a range that was changed: none between has a part of what it had.
+fn leave_dear_blobs(blocks: &mut Blocks, space: &mut Space, offset: u64, end: u64) {
+    if offset < end {
+        let (first, last) = (index_of(offset), index_of(end - 1));
+        space.leave_dear_blobs(blocks, first);
+        if page_of(first) != page_of(last) {
+            space.leave_dear_blobs(blocks, last);
+        }
+    }
 }
 
 fn write_inline(blocks: &mut Blocks, space: &mut Space, offset: u64, data: &BufList, source: &Source) {
@@ -72,6 +98,7 @@ pub(super) fn zero((onode, space, pages): Target<'_>, offset: u64, length: u64) 
     } else {
         zero_part((blocks, space, pages), offset, end);
     }
+    leave_dear_blobs(blocks, space, offset, end);
 }
 
 /// Zeros within one block, if it is there.
@@ -92,6 +119,9 @@ pub(super) fn truncate((onode, space, pages): Target<'_>, size: u64) {
         let whole = size.div_ceil(BLOCK_U64);
         space.punch(blocks, whole, None, pages);
         zero_part((blocks, space, pages), size, whole * BLOCK_U64);
+        if size > 0 {
+            space.leave_dear_blobs(blocks, index_of(size - 1));
+        }
     }
     onode.size = size;
 }
@@ -111,6 +141,7 @@ pub(super) fn copy_extents((onode, space, pages): Target<'_>, source: &Onode, ex
         for (index, slot) in pages.of(source.id).range(&source.blocks, first, behind - 1).iter() {
             space.share(blocks, index, slot);
         }
+        leave_dear_blobs(blocks, space, offset, end);
     }
 }
 

@@ -133,7 +133,9 @@ impl Table {
         let mut run = |table: &mut Self| {
             let (onodes, space, pages) = table.parts(id);
             onodes.change(&id, |onode| {
-                change.take().map(|change| change((Arc::make_mut(onode), space, &pages)))
+                let onode = Arc::make_mut(onode);
+                onode.pool = at.pg.pool;
+                change.take().map(|change| change((onode, space, &pages)))
             })?
         };
         // Mostly it is: to look first would be to look twice.
@@ -175,9 +177,10 @@ impl Table {
     fn drop_blocks(&mut self, onode: &Onode) -> usize {
         let (_, space, pages) = self.parts(onode.id);
         let mut count = 0;
-        pages.each(&onode.blocks, |_, slot| {
-            space.drop_slot(slot);
-            count += 1;
+        pages.each_whole(&onode.blocks, |number, page| {
+            page.iter(number).for_each(|(_, slot)| space.drop_slot(slot, false));
+            page.blobs().iter().for_each(|blob| space.release_blob(blob));
+            count += page.count();
         });
         pages.forget(&onode.blocks);
         count
@@ -193,8 +196,7 @@ impl Table {
             }
             let stored = self.note(self.kv.get(&kv_schema::page_key(id, number))).flatten();
             let stored = stored.and_then(|value| self.note(block_page::decode_page(&value, number)));
-            let devices =
-                |page: &Page| page.iter(0).map(|(at, slot)| (at, slot.device())).collect::<Vec<_>>();
+            let devices = |page: &Page| page.iter(0).map(|(at, slot)| (at, slot.place())).collect::<Vec<_>>();
             if stored.as_ref().map(devices) != Some(devices(&page)) || page.in_memory() > 0 {
                 wrong.push(format!("page {number} of object {id} is not what is stored"));
             }

@@ -67,8 +67,21 @@ pub(super) fn random_txn(rng: &mut SeededEntropy, number: u64, sizes: Sizes) -> 
     txn
 }
 
+/// Data that compress well, by half, or not at all.
 fn content(seed: u64, length: u64) -> Vec<u8> {
-    (0..length).map(|at| (seed.wrapping_add(at * 7) % 251) as u8).collect()
+    let mut data: Vec<u8> = (0..length).map(|at| (seed.wrapping_add(at * 7) % 251) as u8).collect();
+    let noise_bytes = [0, 2000, BLOCK][(seed % 3) as usize];
+    let mut state = seed | 1;
+    for block in data.chunks_mut(BLOCK) {
+        let room = block.len().min(noise_bytes);
+        for bytes in block[..room].chunks_mut(8) {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            bytes.copy_from_slice(&state.to_le_bytes()[..bytes.len()]);
+        }
+    }
+    data
 }
 
 /// As a client's message brings them: where a device takes them from, and with the checksums of the blocks.

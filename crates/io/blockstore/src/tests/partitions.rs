@@ -4,7 +4,8 @@ use super::crash::{History, PER_SEED, seeds, verify};
 use super::hub::Hub;
 use super::leasing::{fill, remove_all, settle};
 use super::model::{Model, Sizes, drain, object, pg, random_txn};
-use super::rig::{Rig as Undivided, SharedKv, around_32_bits, sign, tiny};
+use super::packing::force;
+use super::rig::{POOL, Rig as Undivided, SharedKv, around_32_bits, hint_in, sign, tiny};
 use crate::kv_schema::{PartitionRecord, partition_key};
 use crate::mount::read_superblock;
 use crate::options::Planted;
@@ -17,8 +18,8 @@ use nacre_kv::{KvBatch, KvStore, MemoryKv};
 use nacre_simdisk::{Failing, SimConfig, SimDevice};
 use nacre_store::{ObjectStore, StoreError, StoreState, SubmitHint, conformance};
 use nacre_txn::{Op, StoreToken, Transaction};
-use nacre_types::Entropy;
 use nacre_types::entropy::SeededEntropy;
+use nacre_types::{Compression, CompressionAlgorithm, Entropy};
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
@@ -36,6 +37,8 @@ pub(super) struct Rig {
     metadata: Vec<SharedKv>,
     options: Options,
     opened: u64,
+    /// Of the pool whose objects the tests have.
+    compression: Option<Compression>,
 }
 
 impl Rig {
@@ -80,6 +83,14 @@ impl Rig {
         rig
     }
 
+    /// A store that compresses all that gets smaller by it.
+    fn compressing(seed: u64, data_blocks: u64, partitions: u64, options: Options) -> Self {
+        let algorithm = CompressionAlgorithm::ALL[usize::try_from(seed % 3).unwrap_or_default()];
+        let compression = Compression { required_ppm: 1_000_000, ..force(algorithm) };
+        let kind = [Self::new, Self::split, Self::wide][usize::try_from(seed / 3 % 3).unwrap_or_default()];
+        Self { compression: Some(compression), ..kind(seed, data_blocks, partitions, options) }
+    }
+
     fn make(
         (device, log_device): (SimDevice, Option<SimDevice>),
         disk: &mut dyn Disk,
@@ -91,7 +102,7 @@ impl Rig {
         let mut stores: Vec<&mut dyn KvStore> =
             metadata.iter_mut().map(|kv| kv as &mut dyn KvStore).collect();
         Partitions::mkfs(disk, &mut stores, [7; 16], &options).expect("a store can be made");
-        Self { device, log_device, metadata, options, opened: 0 }
+        Self { device, log_device, metadata, options, opened: 0, compression: None }
     }
 
     fn try_open(&mut self) -> Result<Vec<BlockStore>, OpenError> {
@@ -109,7 +120,9 @@ impl Rig {
         let all: Vec<&dyn KvStore> = self.metadata.iter().map(|kv| kv as &dyn KvStore).collect();
         let mut partitions = Partitions::read(hold()?.as_mut(), &all)?;
         let open = |(number, kv): (u32, &SharedKv)| {
-            let (store, _) = partitions.open(number, hold()?, Box::new(kv.clone()), self.options.clone())?;
+            let (mut store, _) =
+                partitions.open(number, hold()?, Box::new(kv.clone()), self.options.clone())?;
+            self.compression.iter().for_each(|how| store.set_compression(POOL, *how, hint_in));
             Ok(store)
         };
         (0..).zip(&self.metadata).map(open).collect()
@@ -135,6 +148,8 @@ struct Tally {
     taken: u64,
     given: u64,
     refused: u64,
+    /// Blocks that were in blobs.
+    packed: u64,
 }
 
 impl Tally {
@@ -143,6 +158,8 @@ impl Tally {
             self.taken += counts.taken;
             self.given += counts.given;
         }
+        let packed = stores.iter().flat_map(|store| store.packed().into_values());
+        self.packed += packed.map(|usage| usage.original_bytes / BLOCK).sum::<u64>();
     }
 }
 
@@ -283,6 +300,21 @@ fn every_crash_keeps_what_each_partition_acknowledged_on_a_device_of_more_than_1
         (all.taken, all.given) = (all.taken + tally.taken, all.given + tally.given);
     }
     assert!(all.taken > 100 && all.given > 100, "too little happened: {all:?}");
+}
+
+/// Blobs in slabs that come and go.
+#[test]
+fn every_crash_keeps_what_partitions_that_compress_acknowledged() {
+    let mut all = Tally::default();
+    for seed in seeds() {
+        let tally = run_on(seed, tiny(seed), Rig::compressing).unwrap_or_else(|error| panic!("{error}"));
+        all.taken += tally.taken;
+        all.given += tally.given;
+        all.refused += tally.refused;
+        all.packed += tally.packed;
+    }
+    assert!(all.taken > 100 && all.given > 100 && all.refused > 10, "too little happened: {all:?}");
+    assert!(all.packed > 100, "too little was compressed: {all:?}");
 }
 
 /// The same test with a mistake built in must fail: else it proves nothing.

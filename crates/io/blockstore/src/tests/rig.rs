@@ -3,14 +3,14 @@
 use crate::device::Run;
 use crate::superblock::{COPIES, Part, Superblock};
 use crate::{BlockStore, MountReport, OpenError, Options, SplitDisk, mount};
-use nacre_buf::{AlignedBuf, BufList};
+use nacre_buf::{AlignedBuf, BufList, Bytes};
 use nacre_crypt::{CryptDisk, DataKey, Part as CryptPart};
 use nacre_env::disk::{Disk, DiskCompletion, DiskInfo, DiskTag, Durability, blocking};
 use nacre_kv::{COMMITTED, KvBatch, KvCompletion, KvError, KvStore, KvTag, MemoryKv, Pair};
 use nacre_simdisk::{SimConfig, SimDevice, SimDisk};
-use nacre_store::DiscardPolicy;
-use nacre_types::Entropy;
+use nacre_store::{DiscardPolicy, ObjectStore};
 use nacre_types::entropy::SeededEntropy;
+use nacre_types::{Compression, CompressionHint, Entropy, PoolId};
 use std::ops::Bound;
 use std::sync::{Arc, Mutex};
 
@@ -25,6 +25,18 @@ pub(super) fn tiny(seed: u64) -> Options {
         tiny.metadata_bytes_max = 0;
     }
     tiny
+}
+
+/// Of the objects in the tests.
+pub(super) const POOL: PoolId = 3;
+
+/// Records in the tests are what was said of the data.
+pub(super) fn hint_in(record: &Bytes) -> CompressionHint {
+    match record.as_ref() {
+        b"compressible" => CompressionHint::Compressible,
+        b"incompressible" => CompressionHint::Incompressible,
+        _ => CompressionHint::None,
+    }
 }
 
 /// A log as large as that of [`Options::tiny`], with its superblocks.
@@ -130,7 +142,7 @@ impl SharedKv {
 }
 
 impl KvStore for SharedKv {
-    fn get(&self, key: &[u8]) -> Result<Option<nacre_buf::Bytes>, KvError> {
+    fn get(&self, key: &[u8]) -> Result<Option<Bytes>, KvError> {
         self.refuse_failed()?;
         self.0.lock().expect("no test panics while it holds this").gets += 1;
         self.with(|kv| kv.get(key))
@@ -209,6 +221,8 @@ pub(super) struct Rig {
     pub(super) options: Options,
     seed: u64,
     opened: u64,
+    /// Of the pool whose objects the tests have.
+    pub(super) compression: Option<Compression>,
 }
 
 impl Rig {
@@ -218,7 +232,7 @@ impl Rig {
         let kv = SharedKv::new(seed);
         BlockStore::mkfs(&mut device.open(), &mut kv.clone(), [7; 16], &options)
             .expect("a store can be made");
-        Self { device, log_device: None, key: None, kv, options, seed, opened: 0 }
+        Self { device, log_device: None, key: None, kv, options, seed, opened: 0, compression: None }
     }
 
     /// A new store whose log is on a device of its own.
@@ -230,7 +244,7 @@ impl Rig {
         let options = Options { wal_bytes: Some(disk.log_bytes()), ..options };
         BlockStore::mkfs(&mut disk, &mut kv.clone(), [7; 16], &options).expect("a store can be made");
         disk.label().expect("healthy devices");
-        Self { device, log_device: Some(log), key: None, kv, options, seed, opened: 0 }
+        Self { device, log_device: Some(log), key: None, kv, options, seed, opened: 0, compression: None }
     }
 
     /// A new store on an encrypted device, whose log is on another one.
@@ -245,7 +259,16 @@ impl Rig {
         let options = Options { wal_bytes: Some(disk.log_bytes()), ..options };
         BlockStore::mkfs(&mut disk, &mut kv.clone(), [7; 16], &options).expect("a store can be made");
         disk.label().expect("healthy devices");
-        Self { device, log_device: Some(log), key: Some(key), kv, options, seed, opened: 0 }
+        Self {
+            device,
+            log_device: Some(log),
+            key: Some(key),
+            kv,
+            options,
+            seed,
+            opened: 0,
+            compression: None,
+        }
     }
 
     /// A new store whose log was moved to a device of its own.
@@ -286,7 +309,9 @@ impl Rig {
             None => data,
             Some(log) => Box::new(SplitDisk::open(data, stepping(log, CryptPart::Log, 1 << 20))?),
         };
-        BlockStore::open(disk, Box::new(self.kv.clone()), self.options.clone())
+        let (mut store, report) = BlockStore::open(disk, Box::new(self.kv.clone()), self.options.clone())?;
+        self.compression.iter().for_each(|compression| store.set_compression(POOL, *compression, hint_in));
+        Ok((store, report))
     }
 
     /// Opens the store.
@@ -315,7 +340,7 @@ impl Rig {
     /// Puts a copy back in place of what there is.
     pub(super) fn restore_metadata(&self, pairs: &[Pair]) {
         let mut batch = KvBatch::default();
-        batch.delete_prefix(nacre_buf::Bytes::new());
+        batch.delete_prefix(Bytes::new());
         pairs.iter().for_each(|(key, value)| batch.put(key.clone(), value.clone()));
         self.with_kv(|kv| kv.commit(&batch, nacre_kv::Durability::Durable)).expect("memory");
     }

@@ -40,8 +40,9 @@ fn fill_free_map(kv: &mut RedbKv, blocks: std::ops::Range<u64>) {
 
 /// Pages of which no two blocks are neighbours.
 fn fill_block_maps(kv: &mut RedbKv) {
-    let blocks: Vec<_> =
-        (0..32).map(|at| (at, DeviceBlock { block: 1_000_000 + 2 * u64::from(at), crc: at })).collect();
+    let blocks: Vec<_> = (0..32)
+        .map(|at| (at, DeviceBlock { block: 1_000_000 + 2 * u64::from(at), crc: at }.into()))
+        .collect();
     let value = block_page::encode_record(&blocks);
     for first in (1..=OBJECTS).step_by(4096) {
         let mut batch = KvBatch::default();

@@ -12,6 +12,7 @@ mod ceph_mgr;
 mod ceph_monitors;
 mod cli;
 mod client;
+mod compression;
 mod crashes;
 mod dashboard;
 mod device_health;

@@ -124,10 +124,6 @@ fn settings_of_pools_without_effect_are_refused() {
         bench.say(&format!(r#"{{"prefix":"osd pool set","pool":"rbd","var":"{var}","val":"{value}"}}"#))
     };
     for (var, value) in [
-        ("compression_mode", "aggressive"),
-        ("compression_algorithm", "zstd"),
-        ("compression_required_ratio", "0.8"),
-        ("compression_max_blob_size", "4096"),
         ("csum_type", "xxhash64"),
         ("csum_min_block", "4096"),
         ("csum_max_block", "4096"),
@@ -153,6 +149,24 @@ fn settings_of_pools_without_effect_are_refused() {
     let more = r#","expected_num_objects":9"#;
     assert_eq!(create(&mut bench, more).map_err(|(code, _)| code), Err(UNSUPPORTED), "{more}");
     assert!(create(&mut bench, r#","autoscale_mode":"off","bulk":false,"expected_num_objects":0"#).is_ok());
+}
+
+/// The OSDs of this map are up and did not say that they can.
+#[test]
+fn compression_is_refused_where_an_osd_that_is_up_does_not_compress() {
+    let mut bench = Bench::new();
+    for (var, value) in [
+        ("compression_mode", "aggressive"),
+        ("compression_algorithm", "zstd"),
+        ("compression_required_ratio", "0.8"),
+        ("compression_max_blob_size", "65536"),
+        ("compression_min_blob_size", "16384"),
+    ] {
+        let (code, said) =
+            bench.say(&format!(r#"{{"prefix":"osd pool set","pool":"rbd","var":"{var}","val":"{value}"}}"#));
+        assert_eq!(code, UNSUPPORTED, "{var} {value}");
+        assert!(said.contains("cannot compress"), "{said}");
+    }
 }
 
 /// What changed, when, from what to what: not what holds now.
