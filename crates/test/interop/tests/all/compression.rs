@@ -17,7 +17,7 @@ fn a_pool_that_compresses_takes_less_and_gives_back_what_was_written() {
         done
         ceph osd pool set $POOL compression_algorithm zstd; ceph osd pool set $POOL compression_mode aggressive
         [ "$(ceph osd pool get $POOL compression_mode)" = 'compression_mode: aggressive' ]
-        yes 'a line that comes again and again' | head -c 4194304 > text; head -c 4194304 /dev/urandom > noise
+        head -c 4194304 <(yes 'a line that comes again and again') > text; head -c 4194304 /dev/urandom > noise
         rados -p $POOL put noise noise
         for nth in $(seq 40); do rados -p $POOL put text.$nth text; done
         wait df '.compress_under_bytes > 60000000 and .compress_bytes_used * 4 < .compress_under_bytes'
