@@ -13,7 +13,7 @@ use nacre_store::{
     StoreMemory, StoreState, StoreUsage, SubmitHint,
 };
 use nacre_txn::{FetchFrom, ObjectView, OmapPage, Op, ReadError, StoreToken, Token, Transaction};
-use nacre_types::{Compression, DeviceLatencies, HObject, PoolId, SpgId};
+use nacre_types::{Compression, DeviceLatencies, Epoch, HObject, PoolId, SpgId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -40,8 +40,9 @@ impl Divided {
         for (nth, store) in std::iter::once(&first).chain(others.iter().map(|(_, store)| store)).enumerate() {
             for spg in store.collections().into_iter().filter(|spg| *spg != OWN_COLLECTION) {
                 // As long as the one that is copied is there, that is the PG's. Of two, one has ended, and the other one was made anew since.
+                // One without records is being split off, and newer.
                 let is_pgs = Arriving::of(store.as_ref(), &spg).is_none();
-                let worth = (is_pgs, Pg::stored_epoch(store.as_ref(), &spg));
+                let worth = (is_pgs, Pg::stored_epoch(store.as_ref(), &spg).unwrap_or(Epoch::MAX));
                 let best = found.entry(spg).or_insert((worth, nth));
                 *best = (*best).max((worth, nth));
             }

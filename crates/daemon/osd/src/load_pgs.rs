@@ -7,6 +7,8 @@ use nacre_osd_core::Past;
 use nacre_pg::{Event, Pg};
 use nacre_txn::StoreToken;
 use nacre_types::{Epoch, SpgId};
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// The store has placement groups and no map: without the maps since theirs nobody knows who served them.
 #[derive(Debug)]
@@ -28,9 +30,13 @@ impl PgDriver {
     fn load_all(&mut self, cx: &mut ShardCx<'_>) -> Result<(), NoMaps> {
         let (mut oldest, mut behind) = (None, Vec::new());
         let epochs = self.map_epochs();
+        // Read once each: there may be many PGs for one.
+        let mut firsts = BTreeMap::new();
         for spg in self.in_place(cx) {
             let epoch = Pg::stored_epoch(&*self.store, &spg);
-            let first = self.first_map_from(&epochs, epoch.unwrap_or(0));
+            let from = epoch.unwrap_or(0);
+            let first = firsts.entry(from).or_insert_with(|| self.first_map_from(&epochs, from));
+            let first = Arc::clone(first);
             if first.epoch == 0 {
                 tracing::error!(
                     osd = self.osd,

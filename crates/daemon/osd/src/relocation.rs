@@ -70,11 +70,11 @@ impl PgDriver {
     pub(crate) fn in_place(&mut self, cx: &mut ShardCx<'_>) -> Vec<SpgId> {
         let mut here = BTreeSet::new();
         let abandoned = std::mem::take(&mut self.relocations.abandoned);
-        for Located { partition, spg, .. } in abandoned.into_iter().chain(self.outlived(cx.net.router.me)) {
+        for Located { partition, spg, .. } in abandoned {
             let remove = vec![Op::RemoveCollection];
             self.submit_to(cx, partition, spg, remove, StoreToken::without_pg(0));
         }
-        for Located { partition, spg, arriving } in located(self.store.as_ref(), cx.net.router.me) {
+        for Located { partition, spg, arriving, .. } in located(self.store.as_ref(), cx.net.router.me) {
             let is_expected = self.relocations.expected.contains_key(&spg);
             match arriving {
                 // It begins anew.
@@ -90,22 +90,6 @@ impl PgDriver {
         here.into_iter().collect()
     }
 
-    /// Copies of PGs that ended with a map which one partition had stored, and were made anew in another one of this shard with a later map
-    /// before the first one had removed them.
-    fn outlived(&self, shard: usize) -> Vec<Located> {
-        let all = located(self.store.as_ref(), shard).into_iter().filter(|at| at.arriving.is_none());
-        let parts = self.store.each_partition();
-        let stored_epoch = |number: usize, spg: &SpgId| {
-            let part = parts.iter().find(|(part, _)| *part == number);
-            part.and_then(|(_, part)| Pg::stored_epoch(*part, spg))
-        };
-        let is_outlived = |at: &Located| {
-            let home = self.store.partition_of(&at.spg).unwrap_or(at.partition);
-            home != at.partition && stored_epoch(at.partition, &at.spg) < stored_epoch(home, &at.spg)
-        };
-        all.filter(is_outlived).collect()
-    }
-
     /// As the OSD starts: what was in other partitions than those where it is to be, and has come to the newest map of all shards there, goes.
     /// So do PGs that it has split into on the way, these first: as long as it is expected, they are.
     pub(crate) fn depart_misplaced(&mut self, cx: &mut ShardCx<'_>) {
@@ -115,17 +99,32 @@ impl PgDriver {
         }
         self.relocations.departs_with = Epoch::MAX;
         let mut going = std::mem::take(&mut self.relocations.going);
-        for spg in self.pgs.all().into_iter().filter(|spg| pg_exists(&map, spg.pg)) {
-            let from = self.store.partition_of(&spg).unwrap_or(cx.net.router.me);
-            let to = cx.net.router.partition_of(&spg);
-            if from != to && !going.iter().any(|moved| moved.spg == spg) {
-                going.push(MovedPg { spg, from, to });
+        // What is split off them meanwhile is here then, and goes as well.
+        let mut found = Vec::new();
+        loop {
+            let misplaced = self.misplaced(cx, &map);
+            if misplaced.len() == found.len() {
+                break;
             }
+            misplaced.iter().for_each(|moved| self.finish_moving(cx, moved.spg));
+            found = misplaced;
         }
+        found.retain(|moved| !going.iter().any(|known| known.spg == moved.spg));
+        going.extend(found);
         going.sort_by_key(|moved| Reverse(moved.spg.pg.seed));
         for moved in going {
             self.depart_or_deny(cx, &map, moved);
         }
+    }
+
+    /// The PGs of this shard that are to be in other partitions.
+    fn misplaced(&self, cx: &ShardCx<'_>, map: &OsdMap) -> Vec<MovedPg> {
+        let moved = |spg: SpgId| {
+            let from = self.store.partition_of(&spg).unwrap_or(cx.net.router.me);
+            let to = cx.net.router.partition_of(&spg);
+            (from != to && pg_exists(map, spg.pg)).then_some(MovedPg { spg, from, to })
+        };
+        self.pgs.all().into_iter().filter_map(moved).collect()
     }
 
     /// With this map these PGs are no more, or it makes them anew: nothing of what is on its way is to come.
@@ -215,8 +214,9 @@ impl PgDriver {
         let shard = cx.net.router.shard_with(to);
         let waiting = self.ops_awaiting_lease.remove(&spg).unwrap_or_default();
         // Those of the maps that it has seen are sent again, like those that it had.
-        let waiting = waiting.into_iter().filter(|op| op.op.epoch > seen);
-        for op in waiting.chain(ahead).chain(self.pgs.take_held_for(&spg)) {
+        let (waiting, old): (Vec<_>, Vec<_>) = waiting.into_iter().partition(|op| op.op.epoch > seen);
+        old.iter().for_each(|op| cx.net.push_maps(op.session.id, op.op.epoch));
+        for op in ahead.into_iter().chain(waiting).chain(self.pgs.take_held_for(&spg)) {
             cx.net.router.send(shard, ShardMsg::Op(spg, op));
         }
         for (from, message) in self.pgs.take_held_peer_for(&spg) {
@@ -264,7 +264,8 @@ impl PgDriver {
         match msg {
             // The PG was no more, or made anew, in a map behind the sender's.
             RelocationMsg::Begin { epoch, .. }
-                if epoch <= epoch_here && !self.relocations.expected.contains_key(&spg) => {}
+                if epoch <= epoch_here
+                    && !(self.relocations.expects(&spg) && pg_exists(self.pgs.map(), spg.pg)) => {}
             RelocationMsg::Begin { run, to, seen, epoch } => {
                 let (has_begun, pieces, is_told) = (false, VecDeque::new(), false);
                 self.relocations.expected.insert(spg, Expected { needs_from: seen, since: epoch });

@@ -5,7 +5,7 @@ use crate::relocation_msg::Run;
 use crate::shard_msg::MovedPg;
 use nacre_maps::OsdMap;
 use nacre_msg::stats::PgStat;
-use nacre_pg::{Arriving, CollectionCopy};
+use nacre_pg::{Arriving, CollectionCopy, Pg};
 use nacre_store::ObjectStore;
 use nacre_txn::{Op, StoreToken};
 use nacre_types::{Epoch, PgId, SpgId};
@@ -20,13 +20,26 @@ pub(crate) struct Located {
     pub(crate) partition: usize,
     pub(crate) spg: SpgId,
     pub(crate) arriving: Option<Arriving>,
+    /// The map that it has come to; `None` where it has no records of a PG, like one that is being split off.
+    pub(crate) seen: Option<Epoch>,
+}
+
+impl Located {
+    /// Its PG ended with a map that its partition had not seen yet, and was made anew in another one with a later map.
+    pub(crate) fn is_outlived_by(&self, other: &Self) -> bool {
+        self.spg == other.spg && self.seen.zip(other.seen).is_some_and(|(seen, newer)| seen < newer)
+    }
 }
 
 /// The PGs' collections in the partitions that a shard has.
 pub(crate) fn located(store: &dyn ObjectStore, shard: usize) -> Vec<Located> {
     let of = |(partition, store): (usize, &dyn ObjectStore)| -> Vec<Located> {
         let pgs = store.collections().into_iter().filter(|spg| *spg != OWN_COLLECTION);
-        pgs.map(|spg| Located { partition, spg, arriving: Arriving::of(store, &spg) }).collect()
+        let at = |spg| {
+            let (arriving, seen) = (Arriving::of(store, &spg), Pg::stored_epoch(store, &spg));
+            Located { partition, spg, arriving, seen }
+        };
+        pgs.map(at).collect()
     };
     match store.each_partition() {
         only if only.is_empty() => of((shard, store)),

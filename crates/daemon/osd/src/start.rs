@@ -250,7 +250,8 @@ pub fn assemble(config: &OsdConfig, partitions: usize, machines: Vec<Machine>) -
 struct Misplaced {
     /// PGs that go to the partition where they are to be.
     moved: Vec<MovedPg>,
-    /// Copies on their way to a partition that nobody called by the newest map that is left, or whose PG has ended.
+    /// Copies on their way to a partition that nobody called by the newest map that is left, or whose PG has ended; and PGs that were made
+    /// anew elsewhere since.
     abandoned: Vec<Located>,
     /// Epoch of that map.
     newest_map: Epoch,
@@ -266,9 +267,10 @@ impl Misplaced {
         let moved = |at: &Located| {
             let Located { spg, partition: from, .. } = *at;
             let to = partition_of(initial_pg_num, &spg, partitions);
-            // One that ends with a map that is here does so where it is, also if a later one of these made it anew where it is to be.
+            // One that ends with a map that is here does so where it is.
+            let is_older = there.iter().any(|other| at.is_outlived_by(other));
             let is_there = there.iter().any(|other| other.spg == spg && other.partition == to);
-            (!is_there && pg_exists(map, spg.pg)).then_some(MovedPg { spg, from, to })
+            (!is_older && !is_there && pg_exists(map, spg.pg)).then_some(MovedPg { spg, from, to })
         };
         let moved: Vec<MovedPg> = there.iter().filter_map(moved).collect();
         let is_abandoned = |copy: &Located| {
@@ -277,7 +279,8 @@ impl Misplaced {
             !is_wanted
                 && (copy.arriving == Some(Arriving::InPart) || there.iter().any(|at| at.spg == copy.spg))
         };
-        let abandoned = arriving.into_iter().filter(is_abandoned).collect();
+        let outlived = there.iter().filter(|at| there.iter().any(|other| at.is_outlived_by(other)));
+        let abandoned = arriving.into_iter().filter(is_abandoned).chain(outlived.copied()).collect();
         Self { moved, abandoned, newest_map: map.epoch }
     }
 

@@ -33,7 +33,7 @@ enum Step {
 }
 
 /// Key of the metadata of an OSD of ours that says into how many partitions its store is divided, where there are several. PGs of different
-/// ones cannot be merged.
+/// ones cannot be merged where they are.
 const SHARDS_KEY: &str = "nacre_shards";
 /// Key of the metadata of those that bring the PG that ends to the partition of the other one first, as soon as both stand still: of them
 /// the number counts only for the room that this takes.
@@ -55,19 +55,20 @@ struct Divided {
     relocates: bool,
 }
 
-/// What clones of a coded pool's objects may take each that share nothing any more: `osd_max_object_size`, as it is unless somebody says
-/// otherwise.
-const CLONE_BYTES_MAX: i64 = 128 << 20;
+/// What clones of a coded pool's objects are taken to be at least: objects of images and files, whatever others of their PG are.
+const CLONE_BYTES_MIN: i64 = 4 << 20;
 /// What a store gives to the end of each object beside its bytes.
 const BLOCK_BYTES: i64 = 4096;
 
-/// Bytes that a copy of a PG may take in a partition, at most. How much of an OSD's omap is in one PG nobody counts.
+/// Bytes that a copy of a PG may take in a partition. How much of an OSD's omap is in one PG nobody counts.
 fn copy_bytes(sum: &ObjStatSum, is_coded: bool, omap_bytes: i64) -> i64 {
     let (bytes, clones) = (sum.num_bytes.max(0), sum.num_object_clones.max(0));
     // What clones share is written once for each in an erasure-coded pool.
-    let unshared = if is_coded { clones.saturating_mul(bytes.min(CLONE_BYTES_MAX)) } else { 0 };
+    let mean = bytes / sum.num_objects.saturating_sub(clones).max(1);
+    let unshared = if is_coded { clones.saturating_mul(mean.max(CLONE_BYTES_MIN).min(bytes)) } else { 0 };
     let ends = sum.num_objects.max(0).saturating_mul(BLOCK_BYTES);
-    bytes.saturating_add(unshared).saturating_add(ends).saturating_add(omap_bytes.max(0))
+    let omap = if sum.num_objects_omap > 0 { omap_bytes.max(0) } else { 0 };
+    bytes.saturating_add(unshared).saturating_add(ends).saturating_add(omap)
 }
 
 /// Whether a divided store may get a copy of `source` once more, in another partition, if it has one: what it reports is what its fullest

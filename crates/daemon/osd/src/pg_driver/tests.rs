@@ -399,9 +399,8 @@ fn a_pg_that_ended_and_was_made_anew_in_another_partition_is_the_new_one_after_a
         let parts = shard.lend().0.parts;
         let (driver, mut cx) = (parts.pgs, parts.cx);
         driver.load_pgs(&mut cx).expect("maps");
-        assert!(driver.pgs.contains(&source) && !driver.relocations.expects(&source));
-        let seen = |driver: &PgDriver| driver.pgs.get(&source).map(|pg| pg.epoch());
-        assert_eq!(seen(driver), Some(if is_behind { 10 } else { 13 }));
+        assert!(!driver.relocations.expects(&source));
+        assert_eq!(driver.pgs.get(&source).map(|pg| pg.epoch()), (!is_behind).then_some(13));
         for map in maps.iter().filter(|_| is_behind) {
             driver.advance(&mut cx, map);
         }
@@ -455,4 +454,89 @@ fn what_is_left_of_a_copy_that_was_never_whole_is_removed_as_the_osd_starts_and_
     driver.load_pgs(&mut cx).expect("maps");
     assert!(!driver.broken && !has(driver.store.as_ref(), source));
     assert!(!driver.pgs.is_unread(&source));
+}
+
+/// Killed while it is on its way, and the pool has more PGs since: what is split off it where it was goes before it, and is taken.
+#[test]
+fn what_is_split_off_a_pg_before_it_goes_on_its_way_again_goes_as_well() {
+    let [source, child] = [1, 3].map(|seed| SpgId::replicated(PgId::new(1, seed)));
+    let maps = [map_before_merge(11, 2), map_of(12, 4)];
+    let killed = || {
+        let [mut before, mut after] = partitions_before_and_after(&maps);
+        let (mut old, mut new) = (before.remove(0), after.remove(1));
+        let of_child = HObject { hash: 3, ..HObject::head(1, "".into(), "".into(), "of the child".into()) };
+        let put = Transaction { collection: source, ops: vec![Op::Touch(of_child)] };
+        old.submit(put, StoreToken::without_pg(0)).expect("room");
+        for collection in [source, child] {
+            assert!(has(&new, collection));
+            let remove = Transaction { collection, ops: vec![Op::RemoveCollection] };
+            new.submit(remove, StoreToken::without_pg(0)).expect("room");
+        }
+        old.drain(&mut Vec::new());
+        new.drain(&mut Vec::new());
+        (old, new)
+    };
+    let (mut old, new) = killed();
+    let lacking = level_maps(&[&old, &new]).expect("close enough").remove(0);
+    lacking.into_iter().for_each(|txn| old.submit(txn, StoreToken::without_pg(0)).expect("room"));
+    old.drain(&mut Vec::new());
+    let mut one = shard_with(vec![old, new]);
+    let parts = one.lend().0.parts;
+    let (driver, mut cx) = (parts.pgs, parts.cx);
+    driver.load_pgs(&mut cx).expect("maps");
+    relocate(driver, &mut cx);
+    assert!(!driver.broken);
+    for (spg, name) in [(source, "old"), (child, "of the child")] {
+        assert!(driver.pgs.contains(&spg) && driver.store.partition_of(&spg) == Some(1), "{spg}");
+        let names = driver.store.list(&spg, &HObject::MIN, 9);
+        assert_eq!(names.iter().map(|object| object.name.to_string()).collect::<Vec<_>>(), [name]);
+    }
+
+    // Two shards, of which the one with the PG comes to the newest map by itself.
+    let (old, new) = killed();
+    let mut shards = shards_with(2, vec![Box::new(old), Box::new(new)]);
+    let mut begun = Vec::new();
+    for shard in &mut shards {
+        let parts = shard.lend().0.parts;
+        let (driver, mut cx) = (parts.pgs, parts.cx);
+        driver.load_pgs(&mut cx).expect("maps");
+        let me = cx.net.router.me;
+        for map in maps.iter().filter(|_| me == 0) {
+            driver.advance(&mut cx, map);
+        }
+        let gone = driver.relocations.departures.iter();
+        begun.extend(gone.map(|gone| (gone.spg, gone.run, gone.seen)));
+        for (spg, run, seen) in begun.iter().filter(|_| me == 1) {
+            assert!(driver.relocations.expects(spg));
+            driver.relocation_msg(
+                &mut cx,
+                *spg,
+                RelocationMsg::Begin { run: *run, to: 1, seen: *seen, epoch: 12 },
+            );
+            assert!(driver.relocations.arrivals.contains_key(spg), "{spg}");
+        }
+    }
+    assert_eq!(begun.iter().map(|(spg, _, _)| *spg).collect::<Vec<_>>(), [child, source]);
+}
+
+/// What has no records of a PG may be on its way to become one.
+#[test]
+fn of_two_collections_of_a_pg_one_that_is_being_split_off_is_never_removed() {
+    let source = SpgId::replicated(PgId::new(1, 1));
+    let maps = [map_before_merge(11, 2), map_of(12, 1), map_of(13, 1)];
+    let [mut before, mut after] = partitions_before_and_after(&maps);
+    let (mut old, mut new) = (before.remove(0), after.remove(1));
+    let moved = HObject { hash: 1, ..HObject::head(1, "".into(), "".into(), "moved".into()) };
+    let part = Transaction { collection: source, ops: vec![Op::CreateCollection, Op::Touch(moved.clone())] };
+    new.submit(part, StoreToken::without_pg(0)).expect("room");
+    let lacking = level_maps(&[&old, &new]).expect("close enough").remove(0);
+    lacking.into_iter().for_each(|txn| old.submit(txn, StoreToken::without_pg(0)).expect("room"));
+    old.drain(&mut Vec::new());
+    new.drain(&mut Vec::new());
+    let mut shard = shard_with(vec![old, new]);
+    let parts = shard.lend().0.parts;
+    let (driver, mut cx) = (parts.pgs, parts.cx);
+    driver.in_place(&mut cx);
+    assert_eq!(driver.store.partition_of(&source), Some(1));
+    assert_eq!(driver.store.list(&source, &HObject::MIN, 9), [moved]);
 }

@@ -266,6 +266,7 @@ fn merges(partitions: u32) -> String {
 }
 
 #[test]
+#[ignore = "a minute; the same with three partitions is always told"]
 fn pgs_of_two_partitions_are_merged_while_osds_are_killed() {
     eprint!("{}", merges(2));
 }
