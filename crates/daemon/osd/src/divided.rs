@@ -259,10 +259,7 @@ impl ObjectStore for Divided {
     }
 
     fn packed(&self) -> BTreeMap<PoolId, PackedUsage> {
-        self.all().map(ObjectStore::packed).fold(BTreeMap::new(), |mut sums, packed| {
-            packed.into_iter().for_each(|(pool, usage)| *sums.entry(pool).or_default() += usage);
-            sums
-        })
+        PackedUsage::of_partitions(self.all().map(ObjectStore::packed))
     }
 
     fn partitions(&self) -> u64 {

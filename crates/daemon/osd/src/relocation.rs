@@ -45,10 +45,16 @@ pub fn is_arriving(store: &dyn ObjectStore, spg: &SpgId) -> bool {
     Arriving::of(store, spg).is_some()
 }
 
-/// The map that a PG's collection has come to; `None` where it has no records of a PG.
-#[must_use]
-pub fn stored_epoch(store: &dyn ObjectStore, spg: &SpgId) -> Option<Epoch> {
-    Pg::stored_epoch(store, spg)
+/// The partition with this number of a shard's store: all of one that is not divided.
+fn partition(store: &dyn ObjectStore, number: usize) -> &dyn ObjectStore {
+    let parts = store.each_partition();
+    parts.into_iter().find(|(part, _)| *part == number).map_or(store, |(_, part)| part)
+}
+
+/// Whether a partition has a PG, not only a copy that is on its way.
+fn has_pg(store: &dyn ObjectStore, number: usize, spg: &SpgId) -> bool {
+    let part = partition(store, number);
+    part.collections().contains(spg) && !is_arriving(part, spg)
 }
 
 /// Bytes that changes may take of a store.
@@ -175,7 +181,7 @@ impl PgDriver {
         let absent = std::mem::take(&mut self.relocations.absent);
         let (later, now) = absent.into_iter().partition(|(_, since)| *since > map.epoch);
         self.relocations.absent = later;
-        now.keys().for_each(|spg| self.relocations.is_absent(spg));
+        now.keys().for_each(|spg| self.relocations.note_absent(spg));
     }
 
     /// A PG goes, if it is here.
@@ -184,8 +190,7 @@ impl PgDriver {
         if self.relocations.is_leaving(&spg) {
             return;
         }
-        let is_here = |at: &Located| at.spg == spg && at.partition == from && at.arriving.is_none();
-        if located(self.store.as_ref(), cx.net.router.me).iter().any(is_here) {
+        if has_pg(self.store.as_ref(), from, &spg) {
             self.depart(cx, map, moved);
         } else {
             self.tell(cx, to, spg, RelocationMsg::Absent { epoch: map.epoch });
@@ -277,7 +282,7 @@ impl PgDriver {
                 if epoch > epoch_here {
                     self.relocations.absent.insert(spg, epoch);
                 } else {
-                    self.relocations.is_absent(&spg);
+                    self.relocations.note_absent(&spg);
                     self.look_at_held(cx);
                 }
             }
@@ -316,8 +321,7 @@ impl PgDriver {
             }
         }
         for (spg, run, to) in due {
-            let there = located(self.store.as_ref(), cx.net.router.me);
-            if there.iter().any(|at| at.spg == spg && at.partition == to && at.arriving.is_none()) {
+            if has_pg(self.store.as_ref(), to, &spg) {
                 let reason = format!("{spg} is in two partitions of the store, {to} is one of them");
                 return self.break_down(cx.net, &reason);
             }
@@ -403,11 +407,7 @@ impl PgDriver {
         let arrival = self.relocations.arrivals.get_mut(&spg)?;
         let (ops, _) = arrival.pieces.front()?;
         let bytes = room_for(ops);
-        let its = self.store.each_partition().into_iter().find(|(number, _)| *number == arrival.to);
-        let room = match its {
-            Some((_, partition)) => room(partition),
-            None => room(self.store.as_ref()),
-        };
+        let room = room(partition(self.store.as_ref(), arrival.to));
         if !room.has_room_for_copy(bytes) {
             if !std::mem::replace(&mut arrival.is_told, true) {
                 tracing::warn!(

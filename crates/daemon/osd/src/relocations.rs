@@ -165,7 +165,7 @@ impl Relocations {
     }
 
     /// The PG does not come, unless it does so already.
-    pub(crate) fn is_absent(&mut self, spg: &SpgId) {
+    pub(crate) fn note_absent(&mut self, spg: &SpgId) {
         if !self.arrivals.contains_key(spg) {
             self.expected.remove(spg);
         }

@@ -13,7 +13,7 @@ use nacre_msg::stats::{OsdPerfStat, OsdStat, SlowOps, StoreStatfs, osd_alert};
 use nacre_msg::{DaemonConfig, DaemonHealthMetric, MgrOpen, MgrReport, PgStats, config_level, daemon_metric};
 use nacre_options::{Layer, Values};
 use nacre_store::{PackedUsage, StoreUsage};
-use nacre_types::{Compression, CompressionAlgorithm, OsdId, PoolId, Uuid, version};
+use nacre_types::{Compression, CompressionAlgorithm, OsdId, Uuid, version};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -212,7 +212,7 @@ pub(crate) fn pg_stats<'a>(
     let usage = StoreUsage::of_partitions(shards.clone().map(|shard| (shard.usage, shard.partitions)));
     let mut pg_count = 0;
     let (mut commits, mut commits_ns, mut repaired) = (0_u64, 0_u64, 0_u64);
-    let mut packed = BTreeMap::<PoolId, PackedUsage>::new();
+    let packed = PackedUsage::of_partitions(shards.clone().map(|shard| shard.packed.clone()));
     for shard in shards {
         pg_count += shard.pg_count;
         commits += shard.commits.0;
@@ -225,7 +225,6 @@ pub(crate) fn pg_stats<'a>(
             sum.data_stored += data;
             sum.omap_allocated += omap;
         }
-        shard.packed.iter().for_each(|(pool, usage)| *packed.entry(*pool).or_default() += *usage);
     }
     let mut all_packed = PackedUsage::default();
     for (pool, usage) in packed {
@@ -299,6 +298,7 @@ pub(crate) fn alerts<'a>(
 mod tests {
     use super::*;
     use nacre_denc::Decode;
+    use nacre_types::PoolId;
 
     /// Ceph's manager decodes both maps without a look at what is there, and ends where one is missing.
     #[test]

@@ -262,15 +262,16 @@ impl Misplaced {
         let newest = parts.iter().filter_map(|part| part.stored.last()).max_by_key(|map| map.epoch);
         let Some(map) = newest else { return Self::default() };
         let found = parts.iter().enumerate().flat_map(|(shard, part)| located(part.store.as_ref(), shard));
-        let (arriving, there): (Vec<Located>, Vec<Located>) =
+        let (arriving, found): (Vec<Located>, Vec<Located>) =
             found.partition(|found| found.arriving.is_some());
-        let moved = |at: &Located| {
-            let Located { spg, partition: from, .. } = *at;
+        let is_outlived = |at: &&Located| found.iter().any(|other| at.is_outlived_by(other));
+        let (outlived, there): (Vec<&Located>, Vec<&Located>) = found.iter().partition(is_outlived);
+        let moved = |at: &&Located| {
+            let Located { spg, partition: from, .. } = **at;
             let to = partition_of(initial_pg_num, &spg, partitions);
             // One that ends with a map that is here does so where it is.
-            let is_older = there.iter().any(|other| at.is_outlived_by(other));
             let is_there = there.iter().any(|other| other.spg == spg && other.partition == to);
-            (!is_older && !is_there && pg_exists(map, spg.pg)).then_some(MovedPg { spg, from, to })
+            (!is_there && pg_exists(map, spg.pg)).then_some(MovedPg { spg, from, to })
         };
         let moved: Vec<MovedPg> = there.iter().filter_map(moved).collect();
         let is_abandoned = |copy: &Located| {
@@ -279,8 +280,8 @@ impl Misplaced {
             !is_wanted
                 && (copy.arriving == Some(Arriving::InPart) || there.iter().any(|at| at.spg == copy.spg))
         };
-        let outlived = there.iter().filter(|at| there.iter().any(|other| at.is_outlived_by(other)));
-        let abandoned = arriving.into_iter().filter(is_abandoned).chain(outlived.copied()).collect();
+        let abandoned =
+            arriving.into_iter().filter(is_abandoned).chain(outlived.into_iter().copied()).collect();
         Self { moved, abandoned, newest_map: map.epoch }
     }
 

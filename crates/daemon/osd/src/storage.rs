@@ -36,7 +36,7 @@ pub use crate::own_collection::{
     MapsApart, OWN_COLLECTION, partition_of, stored_initial_pg_nums, stored_maps,
 };
 pub use crate::recovery_snapshot::stored_snapshot;
-pub use crate::relocation::{is_arriving, stored_epoch};
+pub use crate::relocation::is_arriving;
 pub(crate) use opening::HeldStore;
 
 /// Data and write-ahead log; a link when they are on a device.

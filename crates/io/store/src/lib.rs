@@ -89,6 +89,18 @@ impl AddAssign for PackedUsage {
     }
 }
 
+impl PackedUsage {
+    /// Of all partitions of a store, for each pool.
+    #[must_use]
+    pub fn of_partitions(parts: impl Iterator<Item = BTreeMap<PoolId, Self>>) -> BTreeMap<PoolId, Self> {
+        let mut sums = BTreeMap::<PoolId, Self>::new();
+        for (pool, usage) in parts.flatten() {
+            *sums.entry(pool).or_default() += usage;
+        }
+        sums
+    }
+}
+
 impl StoreUsage {
     /// Of all partitions of a store, by parts of it that have so many each. What is available to one partition is to no other, and PGs are
     /// spread over them by hash: so a store is as full as the fullest.

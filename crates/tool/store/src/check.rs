@@ -10,6 +10,7 @@ use nacre_blockstore::{CheckReport, Layout, MountReport, OpenError};
 use nacre_env::Disk;
 use nacre_kv::KvStore;
 use nacre_osd::storage::{self, DeviceLabel, Stopped, StoppedPartition, StoreKeys};
+use nacre_pg::Pg;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::process::ExitCode;
@@ -198,7 +199,7 @@ fn twins(stores: &[Opened], findings: &mut Findings) {
     let mut seen = BTreeSet::new();
     for (store, _) in stores {
         for pg in pgs(store).into_iter().filter(|pg| !storage::is_arriving(store, pg)) {
-            if !seen.insert((pg, storage::stored_epoch(store, &pg))) {
+            if !seen.insert((pg, Pg::stored_epoch(store, &pg))) {
                 findings.problem("inconsistency", format!("{pg} is in two partitions"));
             }
         }

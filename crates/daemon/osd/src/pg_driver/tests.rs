@@ -319,6 +319,25 @@ fn a_pg_on_its_way_splits_when_it_has_come() {
     assert!(!driver.relocations.expects(&child));
 }
 
+/// Changes a partition of an OSD that is stopped.
+fn change(store: &mut MemStore, collection: SpgId, ops: Vec<Op>) {
+    store.submit(Transaction { collection, ops }, StoreToken::without_pg(0)).expect("room");
+    // Nobody waits for that.
+    store.drain(&mut Vec::new());
+}
+
+/// Gives a partition the maps that another one has, as where they come to one shard.
+fn level(old: &mut MemStore, new: &MemStore) {
+    let lacking = level_maps(&[old, new]).expect("close enough").remove(0);
+    lacking.into_iter().for_each(|txn| change(old, txn.collection, txn.ops));
+}
+
+/// The names of a PG's objects.
+fn names(driver: &PgDriver, spg: SpgId) -> Vec<String> {
+    let objects = driver.store.list(&spg, &HObject::MIN, 9);
+    objects.iter().map(|object| object.name.to_string()).collect()
+}
+
 /// What a partition has, in another store.
 fn copy_of(view: &dyn ObjectStore) -> MemStore {
     let mut copy = MemStore::new(1 << 20);
@@ -327,10 +346,8 @@ fn copy_of(view: &dyn ObjectStore) -> MemStore {
         ops.extend(view.list(&collection, &HObject::MIN, 99).into_iter().map(Op::Touch));
         let values = view.pg_meta(&collection, b"").into_iter();
         ops.extend(values.map(|(key, value)| Op::MetaSet { key, value }));
-        copy.submit(Transaction { collection, ops }, StoreToken::without_pg(0)).expect("room");
+        change(&mut copy, collection, ops);
     }
-    // Nobody waits for these.
-    copy.drain(&mut Vec::new());
     copy
 }
 
@@ -374,14 +391,11 @@ fn a_pg_that_ended_and_was_made_anew_in_another_partition_is_the_new_one_after_a
         let (mut old, new) = (before.remove(0), after.remove(1));
         assert!(has(&old, source) && has(&new, source));
         let stale = HObject { hash: 1, ..HObject::head(1, "".into(), "".into(), "removed since".into()) };
-        let put = Transaction { collection: source, ops: vec![Op::Touch(stale)] };
-        old.submit(put, StoreToken::without_pg(0)).expect("room");
+        change(&mut old, source, vec![Op::Touch(stale)]);
         (old, new)
     };
     let (mut old, new) = killed();
-    let lacking = level_maps(&[&old, &new]).expect("close enough").remove(0);
-    lacking.into_iter().for_each(|txn| old.submit(txn, StoreToken::without_pg(0)).expect("room"));
-    old.drain(&mut Vec::new());
+    level(&mut old, &new);
     let mut one = shard_with(vec![old, new]);
     let parts = one.lend().0.parts;
     let (driver, mut cx) = (parts.pgs, parts.cx);
@@ -389,8 +403,7 @@ fn a_pg_that_ended_and_was_made_anew_in_another_partition_is_the_new_one_after_a
     relocate(driver, &mut cx);
     assert!(!driver.broken && driver.pgs.contains(&source));
     assert_eq!(driver.store.partition_of(&source), Some(1));
-    let names = driver.store.list(&source, &HObject::MIN, 9);
-    assert_eq!(names.iter().map(|object| object.name.to_string()).collect::<Vec<_>>(), ["old"]);
+    assert_eq!(names(driver, source), ["old"]);
     assert!(!has(driver.store.each_partition()[0].1, source));
 
     let (old, new) = killed();
@@ -416,8 +429,7 @@ fn as_an_osd_starts_a_pg_goes_to_another_shard_once_its_own_has_come_to_the_newe
     let maps = [map_before_merge(11, 2), map_before_merge(12, 2), map_before_merge(13, 2)];
     let [mut before, mut after] = partitions_before_and_after(&maps);
     let (old, mut new) = (before.remove(0), after.remove(1));
-    let remove = Transaction { collection: source, ops: vec![Op::RemoveCollection] };
-    new.submit(remove, StoreToken::without_pg(0)).expect("room");
+    change(&mut new, source, vec![Op::RemoveCollection]);
     let mut shards = shards_with(2, vec![Box::new(old), Box::new(new)]);
     let parts = shards[0].lend().0.parts;
     let (driver, mut cx) = (parts.pgs, parts.cx);
@@ -446,8 +458,7 @@ fn what_is_left_of_a_copy_that_was_never_whole_is_removed_as_the_osd_starts_and_
     let source = SpgId::replicated(PgId::new(1, 1));
     let maps = [map_before_merge(11, 2), map_of(12, 1), map_of(13, 1)];
     let [_, mut after] = partitions_before_and_after(&maps);
-    let rest = Transaction { collection: source, ops: nacre_pg::Arriving::begin() };
-    after[1].submit(rest, StoreToken::without_pg(0)).expect("room");
+    change(&mut after[1], source, nacre_pg::Arriving::begin());
     let mut shard = shard_with(after);
     let parts = shard.lend().0.parts;
     let (driver, mut cx) = (parts.pgs, parts.cx);
@@ -465,21 +476,15 @@ fn what_is_split_off_a_pg_before_it_goes_on_its_way_again_goes_as_well() {
         let [mut before, mut after] = partitions_before_and_after(&maps);
         let (mut old, mut new) = (before.remove(0), after.remove(1));
         let of_child = HObject { hash: 3, ..HObject::head(1, "".into(), "".into(), "of the child".into()) };
-        let put = Transaction { collection: source, ops: vec![Op::Touch(of_child)] };
-        old.submit(put, StoreToken::without_pg(0)).expect("room");
+        change(&mut old, source, vec![Op::Touch(of_child)]);
         for collection in [source, child] {
             assert!(has(&new, collection));
-            let remove = Transaction { collection, ops: vec![Op::RemoveCollection] };
-            new.submit(remove, StoreToken::without_pg(0)).expect("room");
+            change(&mut new, collection, vec![Op::RemoveCollection]);
         }
-        old.drain(&mut Vec::new());
-        new.drain(&mut Vec::new());
         (old, new)
     };
     let (mut old, new) = killed();
-    let lacking = level_maps(&[&old, &new]).expect("close enough").remove(0);
-    lacking.into_iter().for_each(|txn| old.submit(txn, StoreToken::without_pg(0)).expect("room"));
-    old.drain(&mut Vec::new());
+    level(&mut old, &new);
     let mut one = shard_with(vec![old, new]);
     let parts = one.lend().0.parts;
     let (driver, mut cx) = (parts.pgs, parts.cx);
@@ -488,8 +493,7 @@ fn what_is_split_off_a_pg_before_it_goes_on_its_way_again_goes_as_well() {
     assert!(!driver.broken);
     for (spg, name) in [(source, "old"), (child, "of the child")] {
         assert!(driver.pgs.contains(&spg) && driver.store.partition_of(&spg) == Some(1), "{spg}");
-        let names = driver.store.list(&spg, &HObject::MIN, 9);
-        assert_eq!(names.iter().map(|object| object.name.to_string()).collect::<Vec<_>>(), [name]);
+        assert_eq!(names(driver, spg), [name]);
     }
 
     // Two shards, of which the one with the PG comes to the newest map by itself.
@@ -527,12 +531,8 @@ fn of_two_collections_of_a_pg_one_that_is_being_split_off_is_never_removed() {
     let [mut before, mut after] = partitions_before_and_after(&maps);
     let (mut old, mut new) = (before.remove(0), after.remove(1));
     let moved = HObject { hash: 1, ..HObject::head(1, "".into(), "".into(), "moved".into()) };
-    let part = Transaction { collection: source, ops: vec![Op::CreateCollection, Op::Touch(moved.clone())] };
-    new.submit(part, StoreToken::without_pg(0)).expect("room");
-    let lacking = level_maps(&[&old, &new]).expect("close enough").remove(0);
-    lacking.into_iter().for_each(|txn| old.submit(txn, StoreToken::without_pg(0)).expect("room"));
-    old.drain(&mut Vec::new());
-    new.drain(&mut Vec::new());
+    change(&mut new, source, vec![Op::CreateCollection, Op::Touch(moved.clone())]);
+    level(&mut old, &new);
     let mut shard = shard_with(vec![old, new]);
     let parts = shard.lend().0.parts;
     let (driver, mut cx) = (parts.pgs, parts.cx);

@@ -155,12 +155,17 @@ fn clients_say_what_is_worth_it() {
     }
 }
 
-/// Four blocks of which half says nothing: two blocks of the device.
-fn half(seed: u64) -> Vec<u8> {
+/// Four blocks, of which so many bytes each do not compress.
+pub(super) fn with_noise(seed: u64, bytes: usize) -> Vec<u8> {
     let (mut data, noise) = (compressible(seed, 4), random(seed, 4));
     let blocks = data.chunks_mut(BLOCK).zip(noise.chunks(BLOCK));
-    blocks.for_each(|(block, noise)| block[..1800].copy_from_slice(&noise[..1800]));
+    blocks.for_each(|(block, noise)| block[..bytes].copy_from_slice(&noise[..bytes]));
     data
+}
+
+/// Four blocks of which half says nothing: two blocks of the device.
+fn half(seed: u64) -> Vec<u8> {
+    with_noise(seed, 1800)
 }
 
 /// Whatever is overwritten, an object never takes more than it would as it is.

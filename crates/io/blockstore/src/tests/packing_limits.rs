@@ -1,7 +1,9 @@
 //! Pools that compress, at the limits: what one turn and one step of a checkpoint decompress, blobs that clones have, and full stores.
 
 use super::model::{Model, Sizes, drain, object, pg, random_txn};
-use super::packing::{all_of, blocks, checkpoint, compressible, do_all, force, opened, random, write};
+use super::packing::{
+    all_of, blocks, checkpoint, compressible, do_all, force, opened, random, with_noise, write,
+};
 use super::partitions::removal;
 use super::rig::{Rig, tiny};
 use crate::unpacked::{UNPACKED_PER_TURN, Unpacked};
@@ -99,10 +101,7 @@ fn a_step_of_a_checkpoint_decompresses_few_blobs() {
 
 /// Four blocks that take three.
 fn three_quarters(seed: u64) -> Vec<u8> {
-    let (mut data, noise) = (compressible(seed, 4), random(seed, 4));
-    let blocks = data.chunks_mut(BLOCK).zip(noise.chunks(BLOCK));
-    blocks.for_each(|(block, noise)| block[..2700].copy_from_slice(&noise[..2700]));
-    data
+    with_noise(seed, 2700)
 }
 
 /// A clone keeps it on the device anyway: who leaves it takes room and gives none back.
