@@ -233,8 +233,16 @@ fn boot_and_serve(ceph: &mut Ceph) {
         r#"
         head -c 40M /dev/urandom > object
         rados -p fast put object object; rados -p fast get object back; cmp object back
-        for osd in 0 1 2; do seq=$(ceph tell osd.$osd flush_pg_stats); echo $seq $osd; done > seqs
-        while read seq osd; do [ $(ceph osd last-stat-seq $osd) -ge $seq ] || sleep 2; [ $(ceph osd last-stat-seq $osd) -ge $seq ]; done < seqs
+        for osd in 0 1 2; do seq=$(ceph tell osd.$osd flush_pg_stats); echo $seq $osd; done > seqs"#,
+    );
+    // What the OSDs said reaches the monitors with the manager's next digests.
+    until(
+        &ceph.shell,
+        20,
+        "while read seq osd; do [ $(ceph osd last-stat-seq $osd) -ge $seq ] || exit 1; done < seqs",
+    );
+    ceph.shell.sh(
+        r#"
         ceph osd df -f json | jq -e '[.nodes[] | select(.id < 3)] | length == 3 and all(.kb > 500000 and .kb_used > 40000 and .pgs == 32)'
         ceph tell osd.0 perf schema | jq -e .osd.op.description
         [ "$(ceph tell osd.0 compact 2>&1 | grep -c 'compacts with each checkpoint')" = 1 ]"#,
