@@ -328,19 +328,65 @@ impl ClientAuth {
         wall: UTime,
         entropy: &mut dyn Entropy,
     ) -> Option<Authorizer> {
+        self.access(service)?.authorizer(offer, wall, entropy)
+    }
+
+    /// What opens connections to daemons of `service`; `None` without a ticket.
+    #[must_use]
+    pub fn access(&self, service: EntityKind) -> Option<ServiceAccess> {
         let proof = match self.method {
             AuthMethod::None => None,
             AuthMethod::Cephx => {
-                let held = self.tickets.get(&service_bit(service)).filter(|held| wall < held.expires)?;
-                Some((held.ticket.clone(), held.session_key.clone()))
+                let held = self.tickets.get(&service_bit(service))?;
+                Some(Proof {
+                    ticket: held.ticket.clone(),
+                    key: held.session_key.clone(),
+                    expires: held.expires,
+                })
             }
         };
-        Some(Authorizer::new(self.name.clone(), self.global_id, service, offer, proof, entropy))
+        Some(ServiceAccess { name: self.name.clone(), global_id: self.global_id, service, proof })
     }
 
     /// A daemon of `service` refused our ticket: it must be renewed before the next try.
     pub fn invalidate(&mut self, service: EntityKind) {
         self.tickets.remove(&service_bit(service));
+    }
+}
+
+/// An entity's ticket for one service, for whoever dials in its name beside the session with the monitors.
+#[derive(Debug, Clone)]
+pub struct ServiceAccess {
+    name: AuthName,
+    global_id: u64,
+    service: EntityKind,
+    /// `None` with method none.
+    proof: Option<Proof>,
+}
+
+/// A ticket and what goes with it.
+#[derive(Debug, Clone)]
+struct Proof {
+    ticket: TicketBlob,
+    key: CryptoKey,
+    expires: UTime,
+}
+
+impl ServiceAccess {
+    /// What opens a connection to a daemon of the service, offering the modes of `offer`; `None` when the ticket has expired.
+    pub fn authorizer(&self, offer: &Offer, wall: UTime, entropy: &mut dyn Entropy) -> Option<Authorizer> {
+        if self.proof.as_ref().is_some_and(|proof| proof.expires <= wall) {
+            return None;
+        }
+        let proof = self.proof.as_ref().map(|proof| (proof.ticket.clone(), proof.key.clone()));
+        Some(Authorizer::new(self.name.clone(), self.global_id, self.service, offer, proof, entropy))
+    }
+
+    /// Whether it is the same ticket of the same instance.
+    #[must_use]
+    pub fn is_same(&self, other: &Self) -> bool {
+        let ticket = |access: &Self| access.proof.as_ref().map(|proof| proof.ticket.clone());
+        (self.global_id, ticket(self)) == (other.global_id, ticket(other))
     }
 }
 

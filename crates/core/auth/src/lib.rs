@@ -42,7 +42,7 @@ mod testing;
 
 pub use caps::{CapsError, ClassCall, MgrCaps, MonCaps, OsdCaps, OsdRequest, Rwx};
 pub use changed_caps::{CHANGED_BYTES_MAX, CHANGED_ENTITIES_MAX, ChangedCaps};
-pub use client::{AuthStart, Authorizer, ClientAuth, ClientError, ClientReply, SessionKeys};
+pub use client::{AuthStart, Authorizer, ClientAuth, ClientError, ClientReply, ServiceAccess, SessionKeys};
 pub use crypto::{CryptoError, CryptoKey, KEY_BYTES};
 pub use entity_auth::{Caps, EntityAuth};
 pub use global_ids::{GLOBAL_IDS_PER_GRANT, GlobalIds};

@@ -5,7 +5,7 @@ use crate::renewal::Renewal;
 use crate::requests::Requests;
 use crate::subscriptions::Subscriptions;
 use crate::{Config, Context, Effect, Event, Interest, LinkEvent, LinkId, TooMany};
-use nacre_auth::{AuthMethod, Authorizer, ClientAuth, Offer};
+use nacre_auth::{AuthMethod, Authorizer, ClientAuth, Offer, ServiceAccess};
 use nacre_buf::BufList;
 use nacre_denc::Decode;
 use nacre_maps::MonMap;
@@ -179,6 +179,12 @@ impl MonClient {
             self.renewal.hurry();
         }
         authorizer
+    }
+
+    /// What opens connections to daemons of `service`, for others who dial in our name; `None` without a ticket.
+    #[must_use]
+    pub fn access(&self, service: EntityKind) -> Option<ServiceAccess> {
+        self.auth.access(service)
     }
 
     /// A daemon of `service` has refused our ticket: a new one is asked for.

@@ -56,6 +56,8 @@ pub enum Planted {
     OldCopiesBelieved,
     /// With several shards: of clients' messages that come to another shard than their PG's, some are dropped.
     OtherShardsOpsDropped,
+    /// With several shards: what waits for a link with the same shard of another OSD, until it is known where that is, is dropped.
+    CounterpartsNotAwaited,
 }
 
 /// How much of peers' messages may wait where; what is more is lost, and made up for.

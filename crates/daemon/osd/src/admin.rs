@@ -233,10 +233,9 @@ fn refused_crash(options: &Values) -> Failure {
 }
 
 fn dump_links(view: &CommandView<'_>) -> Value {
-    let Some((control, peers)) = view.control.zip(view.net.peers.as_ref()) else {
-        return json!({ "links": [] });
-    };
-    link_report::dump(control.heartbeats(), peers, &view.net.messenger, view.times.0)
+    let Some(control) = view.control else { return json!({ "links": [] }) };
+    let reported = control.reported_links();
+    link_report::dump(control.heartbeats(), (&view.net.peers, reported), &view.net.messenger, view.times.0)
 }
 
 /// What an operator finds elsewhere.

@@ -1,12 +1,12 @@
 //! [`Connections`]: connections of a shard come, prove their identity, and go; and what follows for clients, peers and OSD control.
 
 use crate::lent_parts::LentParts;
-use crate::peer_links::PeerLinks;
+use crate::peer_links::Counterpart;
 use crate::sessions::{AuthFrame, InboundPeer};
 use crate::shard_msg::ShardMsg;
 use crate::shard_net::{ShardCx, ShardNet};
 use nacre_auth::{ChangedCaps, Offer, RotatingKeys, ServiceAuthContext, VoidTickets};
-use nacre_msg::peer::PeerVersions;
+use nacre_msg::peer::{PeerGreeting, PeerVersions, ShardPorts};
 use nacre_msg::{EntityCaps, RawMessage};
 use nacre_msgr::Peer;
 use nacre_options::Values;
@@ -21,11 +21,13 @@ pub(crate) struct Connections {
     keys: Arc<RotatingKeys>,
     /// What this OSD speaks with others.
     versions: PeerVersions,
+    /// On the first of several shards: how the others are reached.
+    ports: Option<ShardPorts>,
 }
 
 impl Connections {
-    pub(crate) fn new(osd: OsdId, versions: PeerVersions) -> Self {
-        Self { osd, keys: Arc::default(), versions }
+    pub(crate) fn new(osd: OsdId, versions: PeerVersions, ports: Option<ShardPorts>) -> Self {
+        Self { osd, keys: Arc::default(), versions, ports }
     }
 
     /// A connection that came in sends a frame of its authentication.
@@ -47,7 +49,7 @@ impl Connections {
         }
         if let Some(InboundPeer::Peer(osd)) = net.sessions.inbound_peer(conn) {
             let osd = *osd;
-            parts.lend_control(|_, cx| cx.peers.connected(osd, peer, conn, cx.net.messenger));
+            net.peers.connected(osd, peer, conn, &mut net.messenger);
         }
     }
 
@@ -66,7 +68,7 @@ impl Connections {
             parts.pgs.session_closed(&mut parts.cx, id);
             parts.cx.net.router.send_others(|| ShardMsg::SessionClosed(id));
         } else {
-            parts.lend_control(|control, cx| control.conn_closed(cx, conn, session, refused));
+            parts.daemon_conn_closed(conn, session, refused);
         }
     }
 
@@ -77,8 +79,8 @@ impl Connections {
     }
 
     /// A session with a peer begins. The monitor has compared versions when each of the two booted; here nobody depends on what it
-    /// knew.
-    pub(crate) fn peer_versions(
+    /// knew. The other shards hear where their counterparts are.
+    pub(crate) fn peer_greeting(
         &self,
         parts: &mut LentParts<'_>,
         conn: ConnId,
@@ -86,9 +88,11 @@ impl Connections {
         raw: RawMessage,
     ) {
         let ours = self.versions;
-        match PeerVersions::decode(raw) {
-            Ok(theirs) if ours.agree(&theirs).is_some() => (),
-            Ok(theirs) => {
+        match PeerGreeting::decode(raw) {
+            Ok(greeting) if ours.agree(&greeting.versions).is_some() => {
+                self.tell_counterparts(parts.cx.net, from, greeting.shards.as_ref());
+            }
+            Ok(PeerGreeting { versions: theirs, .. }) => {
                 let text = format!(
                     "osd.{from} speaks versions {theirs} of the messages between OSDs, and osd.{} {ours}; upgrade the older one",
                     self.osd
@@ -106,10 +110,22 @@ impl Connections {
         }
     }
 
+    /// Each of the other shards hears where the same shard of `osd` is, if PGs are on the same ones there.
+    fn tell_counterparts(&self, net: &mut ShardNet, osd: OsdId, theirs: Option<&ShardPorts>) {
+        let (Some(ours), Some(addrs)) = (&self.ports, net.peers.addrs_of(osd).cloned()) else { return };
+        let theirs = theirs.filter(|theirs| ours.pair_with(theirs));
+        for nth in 0..ours.ports.len() {
+            let port = theirs.and_then(|theirs| theirs.ports.get(nth).copied());
+            net.router.send(nth + 1, ShardMsg::Counterpart(osd, Counterpart { addrs: addrs.clone(), port }));
+        }
+    }
+
     /// A peer says what we cannot read: the session with it is reset, and the operator hears why.
     pub(crate) fn cannot_talk(&self, parts: &mut LentParts<'_>, conn: ConnId, from: OsdId, why: String) {
         tracing::error!(osd = self.osd, from, why, "the session with a peer is reset");
-        parts.lend_control(|control, cx| control.misunderstood(cx, conn, from, why));
+        // The session must not be taken up again where it was.
+        parts.cx.net.peers.pause(from, conn, parts.cx.now);
+        parts.cx.net.router.send(0, ShardMsg::Misunderstood(from, why));
         // PGs that wait for what it said begin anew, as behind any other reset.
         self.close_malformed(parts, conn, "malformed message");
         tell_reset(parts, from);
@@ -118,18 +134,16 @@ impl Connections {
     /// A peer has forgotten the session, or begun another: what was in it is lost, and the PGs must know.
     pub(crate) fn session_reset(&self, parts: &mut LentParts<'_>, conn: ConnId, lost_count: usize) {
         let ShardNet { messenger, sessions, peers, .. } = &mut *parts.cx.net;
-        let dialled = peers.as_ref().and_then(|peers| peers.peer_of(conn));
+        let dialled = peers.peer_of(conn);
         let Some(osd) = dialled.or_else(|| sessions.peer_in_handshake(conn)) else { return };
         tracing::warn!(osd = self.osd, peer = osd, lost_count, "the session with a peer is reset");
-        if let Some(peers) = peers {
-            peers.greet_again(conn, messenger);
-        }
+        peers.greet_again(conn, messenger);
         tell_reset(parts, osd);
     }
 
     /// Messages to a peer found no room in a queue. That is as if the session with it had been reset.
     pub(crate) fn tell_losses(&self, parts: &mut LentParts<'_>) {
-        for osd in parts.cx.net.peers.as_mut().map(PeerLinks::take_lost).unwrap_or_default() {
+        for osd in parts.cx.net.peers.take_lost() {
             tracing::warn!(
                 osd = self.osd,
                 peer = osd,

@@ -19,6 +19,7 @@ use self::under_ceph::UnderCeph;
 use crate::config::OsdConfig;
 use crate::control_event::ControlEvent;
 use crate::heartbeat_driver::{HeartbeatDriver, PeerReport};
+use crate::link_report::Ways;
 use crate::links::NetCx;
 use crate::mgr_report::{MgrReport, Pinged};
 use crate::mon_link::{MonEvent, MonLink};
@@ -28,6 +29,7 @@ use crate::peer_links::PeerLinks;
 use crate::recovery_snapshot::SnapshotIntake;
 use crate::report::{self, StoreFacts};
 use crate::shard_msg::{MonRequest, ShardReport};
+use nacre_auth::ServiceAccess;
 use nacre_denc::Decode;
 use nacre_maps::{MgrMap, OsdMap};
 use nacre_monc::Config as MoncConfig;
@@ -45,6 +47,7 @@ use nacre_osd_core::{
 use nacre_pg::Tuning;
 use nacre_service::{ConnId, Messenger};
 use nacre_types::{OsdId, Stamp};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -73,6 +76,8 @@ pub(crate) struct OsdControl {
     versions: PeerVersions,
     /// `ms_cluster_mode`, as connections to other OSDs were made.
     cluster_mode: String,
+    /// What other shards dial with.
+    peer_access: Option<Arc<ServiceAccess>>,
 }
 
 /// What OSD control borrows of its shard.
@@ -114,6 +119,7 @@ impl OsdControl {
             snapshots: SnapshotIntake::default(),
             versions: tuning.versions,
             cluster_mode: options.text("ms_cluster_mode").to_owned(),
+            peer_access: None,
             config,
             store,
             osd_addrs,
@@ -146,6 +152,7 @@ impl OsdControl {
     /// Does what is due.
     pub(crate) fn tick(&mut self, cx: &mut ControlCx<'_>) {
         self.mon.tick(&mut cx.net);
+        self.share_peer_access(cx);
         self.dial_all(cx);
         self.heartbeats.tick(cx.net.now);
         let own = cx.maps.newest().epoch;
@@ -182,6 +189,23 @@ impl OsdControl {
         }
     }
 
+    /// Other shards dial with the newest ticket.
+    fn share_peer_access(&mut self, cx: &mut ControlCx<'_>) {
+        let Some(access) = self.mon.access() else { return };
+        if self.peer_access.as_ref().is_none_or(|shared| !shared.is_same(&access)) {
+            let access = Arc::new(access);
+            self.peer_access = Some(Arc::clone(&access));
+            cx.events.push(ControlEvent::PeerAccess(access));
+        }
+    }
+
+    /// Another OSD has refused the ticket of a shard.
+    pub(crate) fn peer_access_refused(&mut self, cx: &mut ControlCx<'_>) {
+        self.mon.ticket_refused();
+        self.peer_access = None;
+        self.run_effects(cx);
+    }
+
     fn dial_all(&mut self, cx: &mut ControlCx<'_>) {
         let Self { mon, mgr, heartbeats, .. } = self;
         let mut dialler = mon.dialler(&mut cx.net, cx.options);
@@ -198,6 +222,7 @@ impl OsdControl {
         while let Some(event) = self.mon.next_event(&self.osd_addrs.public, &mut cx.net) {
             match event {
                 MonEvent::Opened => {
+                    self.share_peer_access(cx);
                     self.heartbeats.monitor_opened(cx.net.now);
                     self.log.monitor_opened();
                     self.boot_event(cx, BootEvent::MonitorOpened);
@@ -260,8 +285,9 @@ impl OsdControl {
             }
             event => {
                 let Self { mon, mgr, heartbeats, .. } = self;
-                let mut links = cx.peers.links().chain(mgr.link()).chain(heartbeats.links());
-                let Some(link) = links.find(|link| link.conn() == Some(conn)) else { return };
+                let others = mgr.link().into_iter().chain(heartbeats.links());
+                let mut others = others.filter(|link| link.conn() == Some(conn));
+                let Some(link) = cx.peers.link_of(conn).or_else(|| others.next()) else { return };
                 if !matches!(event, ConnEvent::Established(_)) {
                     link.authenticate(&mut mon.dialler(&mut cx.net, cx.options), event);
                     return self.run_effects(cx);
@@ -311,14 +337,18 @@ impl OsdControl {
         &self.heartbeats
     }
 
+    /// The connections of other shards with other OSDs.
+    pub(crate) fn reported_links(&self) -> impl Iterator<Item = &BTreeMap<OsdId, Ways>> {
+        self.mgr.reports().map(|report| &report.links)
+    }
+
     /// Whether a connection came in for heartbeats.
     pub(crate) fn hears_pings(&self, messenger: &Messenger, conn: ConnId) -> bool {
         self.listeners.hears_pings(messenger, conn)
     }
 
-    /// A peer said what we cannot read. The operator hears of it; the session must not be taken up again where it was.
-    pub(crate) fn misunderstood(&mut self, cx: &mut ControlCx<'_>, conn: ConnId, from: OsdId, why: String) {
-        cx.peers.pause(from, conn, cx.net.now);
+    /// A peer said what we cannot read. The operator hears of it.
+    pub(crate) fn misunderstood(&mut self, cx: &ControlCx<'_>, from: OsdId, why: String) {
         self.mgr.misunderstood(from, why, cx.net.now);
     }
 
@@ -590,7 +620,7 @@ impl OsdControl {
         cx.peers.hang_up(cx.net.messenger);
         self.heartbeats.hang_up(cx.net.messenger);
         cx.net.messenger.forget_sessions();
-        cx.events.push(ControlEvent::Rebound(Arc::clone(&self.osd_addrs.public)));
+        cx.events.push(ControlEvent::Rebound(Box::new(self.osd_addrs.clone())));
         // The monitor takes our address for clients from the session.
         self.mon.restart(&mut cx.net);
         let maps = cx.maps;

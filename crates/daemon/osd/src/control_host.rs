@@ -31,7 +31,7 @@ impl ControlHost {
         cx: &mut ShardCx<'_>,
         work: impl FnOnce(&mut OsdControl, &mut ControlCx<'_>) -> T,
     ) -> Option<T> {
-        let (control, peers) = (self.control.as_mut()?, cx.net.peers.as_mut()?);
+        let (control, peers) = (self.control.as_mut()?, &mut cx.net.peers);
         let mut events = Vec::new();
         let mut control_cx = ControlCx {
             net: NetCx {

@@ -18,7 +18,7 @@ use crate::map_intake::MapIntake;
 use crate::pg_query;
 use crate::sessions::{AuthFrame, InboundPeer};
 use crate::shard_msg::{ShardMsg, client_op};
-use nacre_msg::peer::{PeerMessage, PeerVersions};
+use nacre_msg::peer::{PeerGreeting, PeerMessage};
 use nacre_msg::{BillClass, Command, Message, OsdForceRecovery, RawMessage, backoff_op, force_option};
 use nacre_msgr::{DATA_BYTES_MAX, Event as ConnEvent};
 use nacre_options::Values;
@@ -83,9 +83,7 @@ impl Dispatch<'_> {
             ConnEvent::Established(peer) if parts.cx.net.sessions.inbound_peer(conn).is_some() => {
                 connections.established(parts, conn, &peer);
             }
-            event => {
-                parts.lend_control(|control, cx| control.conn_event(cx, conn, event));
-            }
+            event => parts.dialled_conn_event(conn, event),
         }
     }
 
@@ -101,7 +99,7 @@ impl Dispatch<'_> {
                 let osd = *osd;
                 self.peer_message(conn, osd, raw);
             }
-            None if let Some(osd) = net.peers.as_ref().and_then(|peers| peers.peer_of(conn)) => {
+            None if let Some(osd) = net.peers.peer_of(conn) => {
                 self.peer_message(conn, osd, raw);
             }
             // Only zeros are left of it, and only a client's message is refused for its length.
@@ -207,8 +205,8 @@ impl Dispatch<'_> {
 
     fn peer_message(&mut self, conn: ConnId, from: OsdId, raw: RawMessage) {
         let Self { parts, connections, .. } = self;
-        if raw.kind == PeerVersions::KIND {
-            return connections.peer_versions(parts, conn, from, raw);
+        if raw.kind == PeerGreeting::KIND {
+            return connections.peer_greeting(parts, conn, from, raw);
         }
         match PeerMessage::decode(raw).inspect(|message| parts.pgs.bill.peer_message(message)) {
             Ok(message) => match parts.cx.net.router.entry_of(&message.header().spg) {
@@ -247,10 +245,26 @@ impl Dispatch<'_> {
             ShardMsg::Scrub { spg, deep, repair } => pgs.deliver(cx, spg, Event::Scrub { deep, repair }),
             ShardMsg::ToSession(session, message) => cx.net.tell_session(session, message),
             ShardMsg::ToPeer(osd, message) => cx.net.send_peer(osd, message),
+            ShardMsg::Counterpart(osd, counterpart) => {
+                if cx.net.learn_counterpart(osd, counterpart) {
+                    pgs.peer_reset(cx, osd);
+                }
+                cx.dial_links();
+            }
+            ShardMsg::PeerAccess(access) => {
+                cx.net.learn_access(access);
+                cx.dial_links();
+            }
+            ShardMsg::PeerAccessRefused => {
+                self.parts.lend_control(OsdControl::peer_access_refused);
+            }
+            ShardMsg::Misunderstood(from, why) => {
+                self.parts.lend_control(|control, cx| control.misunderstood(cx, from, why));
+            }
             ShardMsg::Ask(question) => pg_query::answer(pgs, cx, &question),
             ShardMsg::Maps(message) => self.maps.learn(&mut self.parts, &message, MapSource::OsdControl),
             ShardMsg::Keys(keys) => self.connections.set_keys(cx.net, keys),
-            ShardMsg::Rebound(msgr_config) => cx.net.serve_public(msgr_config),
+            ShardMsg::Rebound(osd_addrs) => cx.net.rebind(&osd_addrs),
             ShardMsg::MonRequest(request) => {
                 self.parts.lend_control(|control, cx| control.mon_request(cx, request));
             }
@@ -314,9 +328,12 @@ impl Dispatch<'_> {
                 parts.cx.net.router.send_others(|| ShardMsg::Leases(Arc::clone(&leases)));
                 parts.pgs.set_leases(&mut parts.cx, leases);
             }
-            ControlEvent::Rebound(msgr_config) => {
+            ControlEvent::Rebound(osd_addrs) => {
                 parts.cx.net.hang_up_osds();
-                parts.cx.net.router.send_others(|| ShardMsg::Rebound(Arc::clone(&msgr_config)));
+                parts.cx.net.router.send_others(|| ShardMsg::Rebound(osd_addrs.clone()));
+            }
+            ControlEvent::PeerAccess(access) => {
+                parts.cx.net.router.send_others(|| ShardMsg::PeerAccess(Arc::clone(&access)));
             }
             ControlEvent::End => {
                 parts.cx.net.router.send_others(|| ShardMsg::Stop);

@@ -5,6 +5,8 @@ use crate::control_host::ControlHost;
 use crate::pg_driver::PgDriver;
 use crate::shard_msg::ShardMsg;
 use crate::shard_net::ShardCx;
+use nacre_msgr::{Event as ConnEvent, Session};
+use nacre_service::ConnId;
 use nacre_types::SpgId;
 
 /// The PGs and OSD control, with what both are lent by their shard.
@@ -21,6 +23,22 @@ impl LentParts<'_> {
         work: impl FnOnce(&mut OsdControl, &mut ControlCx<'_>) -> T,
     ) -> Option<T> {
         self.control.lend(&mut self.cx, work)
+    }
+
+    /// An event of a connection that this shard has dialled.
+    pub(crate) fn dialled_conn_event(&mut self, conn: ConnId, event: ConnEvent) {
+        match self.control.get() {
+            Some(_) => drop(self.lend_control(|control, cx| control.conn_event(cx, conn, event))),
+            None => self.cx.link_conn_event(conn, event),
+        }
+    }
+
+    /// A connection of this shard with another daemon is gone. `refused`: nobody listened where we dialled.
+    pub(crate) fn daemon_conn_closed(&mut self, conn: ConnId, session: Option<Box<Session>>, refused: bool) {
+        match self.control.get() {
+            Some(_) => drop(self.lend_control(|control, cx| control.conn_closed(cx, conn, session, refused))),
+            None => self.cx.net.link_conn_closed(conn, session, self.cx.now),
+        }
     }
 
     /// Sends a message to the shard of a PG.

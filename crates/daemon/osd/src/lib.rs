@@ -21,7 +21,7 @@
 //! | `control` | once per OSD: boot, what Ceph's monitors leave to an OSD, and what connects the parts below |
 //! | `control_host`, `control_event` | OSD control on its shard; what it has for that |
 //! | `mon_link` | the session with the monitor |
-//! | `peer_links` | lossless connections with other OSDs |
+//! | `peer_links`, `shard_links` | lossless connections with other OSDs; what shards beside the first one need for theirs |
 //! | `heartbeat_driver` | heartbeats over sockets |
 //! | `mgr_report`, `report` | the connection to the manager, and what it hears |
 //! | `perf_counters` | counters under Ceph's names, for the manager and `perf schema` |
@@ -92,6 +92,7 @@ mod relocations;
 mod report;
 mod sessions;
 mod shard;
+mod shard_links;
 mod shard_msg;
 mod shard_net;
 mod slow_requests;

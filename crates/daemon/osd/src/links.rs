@@ -1,16 +1,16 @@
 //! Connections that an OSD dials itself, to peers and to the manager: their authentication, and what waits
 //! for them.
 //!
-//! Between two OSDs there is one lossless connection, dialled by the one with the lower number; so two never
-//! dial each other at once, and replies ride on the acknowledgements of requests.
+//! Between two OSDs, or the shards of one and those of the other, there is one lossless connection, dialled by the OSD with the lower number;
+//! so two never dial each other at once, and replies ride on the acknowledgements of requests.
 
-use nacre_auth::{Authorizer, Offer};
+use nacre_auth::{Authorizer, Offer, ServiceAccess};
 use nacre_buf::Bytes;
 use nacre_monc::{Context, MonClient};
 use nacre_msgr::{Config, Event, Session, Target};
 use nacre_options::Values;
 use nacre_service::{ConnId, Messenger};
-use nacre_types::{AddrVec, EntityKind, Entropy, Stamp, UTime};
+use nacre_types::{AddrVec, EntityAddr, EntityKind, Entropy, OsdId, Stamp, UTime};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
@@ -38,6 +38,8 @@ const WAITING_BYTES_MAX: usize = 256 << 20;
 pub(crate) struct Link {
     kind: EntityKind,
     addrs: AddrVec,
+    /// Where it is dialled, if not at the port that `addrs` has.
+    port: Option<u16>,
     /// The name that we dial under; `None` where the peer dials.
     dials: Option<Arc<Config>>,
     conn: Option<ConnId>,
@@ -75,6 +77,18 @@ pub(crate) struct NetCx<'a> {
 }
 
 impl NetCx<'_> {
+    /// What links need to dial for `osd`.
+    pub(crate) fn dialler<'a>(
+        &'a mut self,
+        osd: OsdId,
+        tickets: &'a mut dyn Tickets,
+        options: &'a Values,
+    ) -> Dialler<'a> {
+        let Self { now, wall, entropy, messenger } = self;
+        let cx = Context { now: *now, wall: *wall, entropy: &mut **entropy };
+        Dialler { gid: i64::from(osd), messenger, tickets, options, cx }
+    }
+
     /// What the client of the monitors sees of it.
     pub(crate) fn monc(&mut self) -> Context<'_> {
         Context { now: self.now, wall: self.wall, entropy: self.entropy }
@@ -86,9 +100,46 @@ pub(crate) struct Dialler<'a> {
     /// Our number, as we introduce ourselves.
     pub(crate) gid: i64,
     pub(crate) messenger: &'a mut Messenger,
-    pub(crate) monc: &'a mut MonClient,
+    pub(crate) tickets: &'a mut dyn Tickets,
     pub(crate) options: &'a Values,
     pub(crate) cx: Context<'a>,
+}
+
+/// Where those who dial get their tickets.
+pub(crate) trait Tickets {
+    /// What opens a connection to a daemon of `service`; `None` when there is no ticket now.
+    fn authorizer(&mut self, cx: &mut Context<'_>, service: EntityKind, offer: &Offer) -> Option<Authorizer>;
+
+    /// A daemon of `service` has refused the ticket.
+    fn refused(&mut self, service: EntityKind);
+}
+
+impl Tickets for MonClient {
+    fn authorizer(&mut self, cx: &mut Context<'_>, service: EntityKind, offer: &Offer) -> Option<Authorizer> {
+        MonClient::authorizer(self, cx, service, offer)
+    }
+
+    fn refused(&mut self, service: EntityKind) {
+        self.ticket_refused(service);
+    }
+}
+
+/// The ticket for other OSDs that a shard has from OSD control.
+#[derive(Debug, Default)]
+pub(crate) struct LentTicket {
+    pub(crate) access: Option<Arc<ServiceAccess>>,
+    /// It was refused: OSD control is to get another.
+    pub(crate) is_refused: bool,
+}
+
+impl Tickets for LentTicket {
+    fn authorizer(&mut self, cx: &mut Context<'_>, _: EntityKind, offer: &Offer) -> Option<Authorizer> {
+        self.access.as_ref()?.authorizer(offer, cx.wall, cx.entropy)
+    }
+
+    fn refused(&mut self, _: EntityKind) {
+        (self.access, self.is_refused) = (None, true);
+    }
 }
 
 impl Link {
@@ -101,6 +152,7 @@ impl Link {
         Self {
             kind,
             addrs,
+            port: None,
             dials,
             conn: None,
             open: false,
@@ -121,6 +173,20 @@ impl Link {
     /// As it is, with a message that each session begins with.
     pub(crate) fn with_greeting(self, greeting: nacre_msg::RawMessage) -> Self {
         Self { greeting: Some(greeting), ..self }
+    }
+
+    /// From now on it is dialled under this name, at `port` of the peer.
+    pub(crate) fn dial_at(&mut self, as_whom: Arc<Config>, port: u16) {
+        (self.dials, self.port) = (Some(as_whom), Some(port));
+    }
+
+    /// Where it is dialled.
+    fn target(&self) -> Option<EntityAddr> {
+        let mut addr = self.addrs.msgr2()?;
+        if let (Some(socket), Some(port)) = (&mut addr.socket, self.port) {
+            socket.set_port(port);
+        }
+        Some(addr)
     }
 
     pub(crate) fn addrs(&self) -> &AddrVec {
@@ -149,7 +215,7 @@ impl Link {
         if self.conn.is_some() || dialler.cx.now < self.redial_at {
             return false;
         }
-        let Some(addr) = self.addrs.msgr2() else { return false };
+        let Some(addr) = self.target() else { return false };
         let target = Target { addr, kind: self.kind, gid: dialler.gid };
         let session = self.session.take();
         let is_new = session.is_none();
@@ -277,7 +343,7 @@ impl Link {
             Event::AuthDone { mode, payload, .. } => self.finish(dialler, conn, mode, payload),
             Event::AuthBad { result, .. } => {
                 tracing::info!(peer = %self.addrs, result, "our ticket was refused");
-                dialler.monc.ticket_refused(self.kind);
+                dialler.tickets.refused(self.kind);
                 false
             }
             _ => true,
@@ -291,7 +357,7 @@ impl Link {
 
     fn start(&mut self, dialler: &mut Dialler<'_>, conn: ConnId) -> bool {
         let offer = wanted_modes(dialler.options, self.kind);
-        self.authorizer = dialler.monc.authorizer(&mut dialler.cx, self.kind, &offer);
+        self.authorizer = dialler.tickets.authorizer(&mut dialler.cx, self.kind, &offer);
         let Some(authorizer) = &self.authorizer else { return false };
         let start = authorizer.start();
         dialler.messenger.drive(conn, |c| c.auth_start(start.method, &start.modes, &start.payload))
@@ -310,6 +376,12 @@ impl Link {
             return false;
         };
         dialler.messenger.drive(conn, |c| c.auth_finish(&keys.session_key, &keys.connection_secret))
+    }
+
+    /// Takes what waits, and whether some of it was lost: all of it goes another way.
+    pub(crate) fn take_waiting(&mut self) -> (VecDeque<nacre_msg::RawMessage>, bool) {
+        self.waiting_bytes = 0;
+        (std::mem::take(&mut self.waiting), std::mem::take(&mut self.lost))
     }
 
     /// Ends the link for good.
@@ -334,7 +406,6 @@ fn wanted_modes(options: &Values, kind: EntityKind) -> Offer {
 mod tests {
     use super::*;
     use nacre_auth::ConnectionMode::{Crc, Secure};
-    use nacre_types::EntityAddr;
 
     fn link() -> Link {
         Link::new(EntityKind::OSD, AddrVec::default(), None, WAITING_MAX)

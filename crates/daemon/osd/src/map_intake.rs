@@ -39,6 +39,10 @@ impl MapIntake {
                 control.maps_refused(cx, error);
             }
         });
+        if before.epoch < parts.cx.net.maps.newest().epoch {
+            parts.cx.net.follow_peers();
+            parts.cx.dial_links();
+        }
         if !learned.is_empty() {
             self.release.learned((learned, Arc::clone(message)));
             self.release(parts);

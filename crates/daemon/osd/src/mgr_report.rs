@@ -177,6 +177,11 @@ impl MgrReport {
         self.sharers() != before
     }
 
+    /// What each shard said last.
+    pub(crate) fn reports(&self) -> impl Iterator<Item = &ShardReport> {
+        self.reports.values()
+    }
+
     /// A peer said what we cannot read: the operator hears of it.
     pub(crate) fn misunderstood(&mut self, from: OsdId, why: String, now: Stamp) {
         self.misunderstood.insert(from, (why, now));

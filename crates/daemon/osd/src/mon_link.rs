@@ -2,9 +2,9 @@
 //! effects become connections and messages.
 
 use crate::links::{Dialler, NetCx};
-use nacre_auth::{ClientAuth, Offer, RotatingKeys};
+use nacre_auth::{ClientAuth, Offer, RotatingKeys, ServiceAccess};
 use nacre_buf::BufList;
-use nacre_monc::{Config as MoncConfig, Context, Effect, Event, Interest, LinkEvent, LinkId, MonClient};
+use nacre_monc::{Config as MoncConfig, Effect, Event, Interest, LinkEvent, LinkId, MonClient};
 use nacre_msg::{
     DeviceHealthWanted, EntityCaps, Message, MonGetOsdMap, PgStatsWanted, RecoverySnapshotPart, VoidTickets,
 };
@@ -109,9 +109,17 @@ impl MonLink {
 
     /// What links to other daemons need to dial: tickets come from the monitor.
     pub(crate) fn dialler<'a>(&'a mut self, net: &'a mut NetCx<'_>, options: &'a Values) -> Dialler<'a> {
-        let NetCx { now, wall, entropy, messenger } = net;
-        let cx = Context { now: *now, wall: *wall, entropy: &mut **entropy };
-        Dialler { gid: i64::from(self.osd), messenger, monc: &mut self.monc, options, cx }
+        net.dialler(self.osd, &mut self.monc, options)
+    }
+
+    /// What opens connections to other OSDs.
+    pub(crate) fn access(&self) -> Option<ServiceAccess> {
+        self.monc.access(EntityKind::OSD)
+    }
+
+    /// Another OSD has refused our ticket.
+    pub(crate) fn ticket_refused(&mut self) {
+        self.monc.ticket_refused(EntityKind::OSD);
     }
 
     /// Queues a message for the monitor. What it does not get now it gets when `core/osd` has heard that a session is open, and says

@@ -50,6 +50,34 @@ pub(crate) struct Sockets {
     pub(crate) hb_front: SocketAddr,
 }
 
+/// Where a shard beside the first one listens for its counterparts in other OSDs.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ShardListener {
+    id: ListenerId,
+    socket: SocketAddr,
+}
+
+impl ShardListener {
+    /// Opens it, at the OSD's address for others.
+    pub(crate) fn open(messenger: &mut Messenger, bind: &Bind) -> io::Result<Self> {
+        let (id, socket) = listen(messenger, bind.cluster, bind, false)?;
+        Ok(Self { id, socket })
+    }
+
+    pub(crate) fn port(&self) -> u16 {
+        self.socket.port()
+    }
+
+    /// Lets counterparts in. They know the OSD by its address for others, and this shard by one more.
+    pub(crate) fn serve(&self, osd_addrs: &OsdAddrs, messenger: &mut Messenger) {
+        let cluster = &osd_addrs.cluster;
+        let nonce = cluster.addrs.front().nonce;
+        let addrs = cluster.addrs.0.iter().copied().chain([EntityAddr::msgr2(self.socket, nonce)]).collect();
+        let config = MsgrConfig { addrs: AddrVec(addrs), ..MsgrConfig::clone(cluster) };
+        messenger.serve(self.id, Arc::new(config));
+    }
+}
+
 /// Listens at `addr` on a port that the system chooses, or on the first free one of those given.
 pub(crate) fn listen(
     messenger: &mut Messenger,

@@ -1,84 +1,218 @@
-//! [`PeerLinks`]: the lossless connections with the other OSDs, one with each of ours that is up. Messages of all shards' PGs go out through them.
+//! [`PeerLinks`]: the lossless connections of a shard with the other OSDs, one with each of ours that is up.
+//!
+//! The first shards of two OSDs are always connected, and say first how many shards they have ([`PeerGreeting`]). Where PGs are on the same
+//! shards of both, each further shard has a connection with its counterpart, and what PGs say to each other crosses no thread. Where they are
+//! not, such shards go through the first ones. Which of the two it is does not change as long as both processes live under the same names, and
+//! until it is known messages wait: so one way has all of them, in order.
 
 use crate::links::Link;
 use nacre_maps::OsdMap;
 use nacre_msg::RawMessage;
-use nacre_msg::peer::PeerVersions;
+use nacre_msg::peer::{PeerGreeting, PeerVersions, ShardPorts};
 use nacre_msgr::{Config as MsgrConfig, Peer, Session};
 use nacre_osd_core::{ControlPlane, ends_connection, peer_targets};
 use nacre_pg::{Planted, Tuning};
 use nacre_service::{ConnId, Messenger};
-use nacre_types::{EntityKind, OsdId, Stamp};
+use nacre_types::{AddrVec, EntityKind, OsdId, Stamp};
 use std::collections::BTreeMap;
-use std::collections::btree_map::ValuesMut;
 use std::sync::Arc;
 
 /// One link for each OSD of ours that the map has up, dialled by either side.
 pub(crate) struct PeerLinks {
     osd: OsdId,
     plane: ControlPlane,
-    links: BTreeMap<OsdId, Link>,
+    links: BTreeMap<OsdId, PeerLink>,
     /// Messages that may wait for each.
     link_max: usize,
-    /// What a session with a peer begins with.
-    greeting: RawMessage,
+    /// What a session between first shards begins with; `None` on the others.
+    greeting: Option<RawMessage>,
+    /// On a shard that is not the first: what that has heard of each OSD. It may be ahead of this shard's map.
+    counterparts: BTreeMap<OsdId, Counterpart>,
+    /// A mistake built in on purpose: [`Planted::CounterpartsNotAwaited`].
+    awaits_counterparts: bool,
+}
+
+/// The way to the same shard of a process.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Counterpart {
+    /// The process, as the map has it.
+    pub(crate) addrs: AddrVec,
+    /// Where that shard listens; `None` where PGs are on other shards there.
+    pub(crate) port: Option<u16>,
+}
+
+/// A link, and whether messages take it.
+struct PeerLink {
+    link: Link,
+    way: Way,
+    /// It is ours to dial.
+    dials: bool,
+}
+
+/// How messages of this shard reach an OSD.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    /// By the link.
+    Direct,
+    /// Nobody has said yet; they wait in the link.
+    Unknown,
+    /// By that of the first shard.
+    ByFirst,
+}
+
+/// What waited for a link that there will not be.
+#[derive(Debug, Default)]
+pub(crate) struct Waited {
+    pub(crate) messages: Vec<RawMessage>,
+    /// Some found no room.
+    pub(crate) is_incomplete: bool,
+}
+
+impl PeerLink {
+    /// It is known how the peer is reached.
+    fn settle(&mut self, port: Option<u16>, as_whom: &Arc<MsgrConfig>) -> Waited {
+        let Some(port) = port else {
+            self.way = Way::ByFirst;
+            let (waiting, is_incomplete) = self.link.take_waiting();
+            return Waited { messages: waiting.into(), is_incomplete };
+        };
+        self.way = Way::Direct;
+        if self.dials {
+            self.link.dial_at(Arc::clone(as_whom), port);
+        }
+        Waited::default()
+    }
 }
 
 impl PeerLinks {
-    /// Of `osd`, with nobody yet.
-    pub(crate) fn new((osd, plane): (OsdId, ControlPlane), tuning: &Tuning) -> Self {
-        let greeting = greeting(tuning).encode();
-        Self { osd, plane, links: BTreeMap::new(), link_max: tuning.queues.link_max, greeting }
+    /// Of the first shard of `osd`, with nobody yet. Other shards are reached as `ports` says, if there are any.
+    pub(crate) fn new(
+        (osd, plane): (OsdId, ControlPlane),
+        tuning: &Tuning,
+        ports: Option<ShardPorts>,
+    ) -> Self {
+        let greeting = PeerGreeting { versions: versions(tuning), shards: ports }.encode();
+        Self { greeting: Some(greeting), ..Self::of_further_shard((osd, plane), tuning) }
+    }
+
+    /// Of another shard, with nobody yet.
+    pub(crate) fn of_further_shard((osd, plane): (OsdId, ControlPlane), tuning: &Tuning) -> Self {
+        Self {
+            osd,
+            plane,
+            links: BTreeMap::new(),
+            link_max: tuning.queues.link_max,
+            greeting: None,
+            counterparts: BTreeMap::new(),
+            awaits_counterparts: tuning.planted != Planted::CounterpartsNotAwaited,
+        }
     }
 
     /// Links follow the map: those to instances that are gone end, new ones wait to be dialled. `as_whom` is the name under which we
     /// dial.
     pub(crate) fn follow(&mut self, map: &OsdMap, as_whom: &Arc<MsgrConfig>, messenger: &mut Messenger) {
-        let (link_max, greeting) = (self.link_max, &self.greeting);
-        let is_gone = |osd: &OsdId, link: &mut Link| ends_connection(map, *osd, link.addrs());
-        self.links.extract_if(.., is_gone).for_each(|(_, link)| link.end(messenger));
+        let is_gone = |osd: &OsdId, peer: &mut PeerLink| ends_connection(map, *osd, peer.link.addrs());
+        self.links.extract_if(.., is_gone).for_each(|(_, peer)| peer.link.end(messenger));
         for target in peer_targets(map, self.osd, self.plane) {
-            let dials = target.dials.then(|| Arc::clone(as_whom));
-            let link = || Link::new(EntityKind::OSD, target.addrs.clone(), dials, link_max);
-            self.links.entry(target.osd).or_insert_with(|| link().with_greeting(greeting.clone()));
+            if self.links.contains_key(&target.osd) {
+                continue;
+            }
+            let (addrs, dials) = (target.addrs.clone(), target.dials);
+            let peer = match &self.greeting {
+                Some(greeting) => {
+                    let as_whom = dials.then(|| Arc::clone(as_whom));
+                    let link = Link::new(EntityKind::OSD, addrs, as_whom, self.link_max);
+                    PeerLink { link: link.with_greeting(greeting.clone()), way: Way::Direct, dials }
+                }
+                None => {
+                    let link = Link::new(EntityKind::OSD, addrs, None, self.link_max);
+                    let mut peer = PeerLink { link, way: Way::Unknown, dials };
+                    let known = self.counterparts.get(&target.osd);
+                    if let Some(known) = known.filter(|known| known.addrs == *target.addrs) {
+                        // Nothing waits in it yet.
+                        let _: Waited = peer.settle(known.port, as_whom);
+                    }
+                    peer
+                }
+            };
+            self.links.insert(target.osd, peer);
         }
+    }
+
+    /// The first shard has heard how the same shard of `osd` is reached. Yields what is to go another way.
+    pub(crate) fn learn_counterpart(
+        &mut self,
+        osd: OsdId,
+        counterpart: Counterpart,
+        as_whom: &Arc<MsgrConfig>,
+    ) -> Waited {
+        let port = counterpart.port;
+        let peer = self.links.get_mut(&osd).filter(|peer| *peer.link.addrs() == counterpart.addrs);
+        let waited = match peer {
+            Some(peer) if peer.way == Way::Unknown => peer.settle(port, as_whom),
+            _ => Waited::default(),
+        };
+        self.counterparts.insert(osd, counterpart);
+        waited
     }
 
     /// Ends all; the next [`PeerLinks::follow`] begins them anew.
     pub(crate) fn hang_up(&mut self, messenger: &mut Messenger) {
-        std::mem::take(&mut self.links).into_values().for_each(|link| link.end(messenger));
+        std::mem::take(&mut self.links).into_values().for_each(|peer| peer.link.end(messenger));
     }
 
     /// The connections there are, and the OSD at the other end of each.
     pub(crate) fn conns(&self) -> impl Iterator<Item = (OsdId, ConnId)> {
-        self.links.iter().filter_map(|(osd, link)| Some((*osd, link.conn()?)))
+        self.links.iter().filter_map(|(osd, peer)| Some((*osd, peer.link.conn()?)))
     }
 
     /// When one is to be dialled.
     pub(crate) fn next_deadline(&self) -> Option<Stamp> {
-        self.links.values().filter_map(Link::next_deadline).min()
+        self.links.values().filter_map(|peer| peer.link.next_deadline()).min()
     }
 
-    pub(crate) fn links(&mut self) -> ValuesMut<'_, OsdId, Link> {
-        self.links.values_mut()
+    pub(crate) fn links(&mut self) -> impl Iterator<Item = &mut Link> {
+        self.links.values_mut().map(|peer| &mut peer.link)
     }
 
-    /// Queues a message. A peer without a link is down, or a stranger that would not understand it: the interval that the message belongs to is over, or will be with the next map.
-    pub(crate) fn send(&mut self, osd: OsdId, message: RawMessage, messenger: &mut Messenger) {
-        if let Some(link) = self.links.get_mut(&osd) {
-            link.send(messenger, message);
+    /// The link that has this connection.
+    pub(crate) fn link_of(&mut self, conn: ConnId) -> Option<&mut Link> {
+        self.links().find(|link| link.conn() == Some(conn))
+    }
+
+    /// Queues a message, or gives it back where it is to go through the first shard. A peer without a link is down, or a stranger that would
+    /// not understand it: the interval that the message belongs to is over, or will be with the next map.
+    pub(crate) fn send(
+        &mut self,
+        osd: OsdId,
+        message: RawMessage,
+        messenger: &mut Messenger,
+    ) -> Option<RawMessage> {
+        let peer = self.links.get_mut(&osd)?;
+        match peer.way {
+            Way::ByFirst => return Some(message),
+            Way::Unknown if !self.awaits_counterparts => (),
+            Way::Unknown | Way::Direct => peer.link.send(messenger, message),
         }
+        None
     }
 
     /// Which peer a connection that is in use leads to.
     pub(crate) fn peer_of(&self, conn: ConnId) -> Option<OsdId> {
-        self.links.iter().find(|(_, link)| link.conn() == Some(conn)).map(|(osd, _)| *osd)
+        self.links.iter().find(|(_, peer)| peer.link.conn() == Some(conn)).map(|(osd, _)| *osd)
+    }
+
+    /// The process at the other end of a link, as the map has it.
+    pub(crate) fn addrs_of(&self, osd: OsdId) -> Option<&AddrVec> {
+        self.links.get(&osd).map(|peer| peer.link.addrs())
     }
 
     /// A peer that dials us is connected, by its own word from `peer.addrs`.
     pub(crate) fn connected(&mut self, osd: OsdId, peer: &Peer, conn: ConnId, messenger: &mut Messenger) {
         match self.links.get_mut(&osd) {
-            Some(link) if link.is_to(&peer.addrs) => {
+            Some(PeerLink { link, way, .. }) if link.is_to(&peer.addrs) && *way != Way::ByFirst => {
+                // It knows that shards have links of their own, so it is.
+                *way = Way::Direct;
                 if !peer.resumed {
                     link.greet(conn, messenger);
                 }
@@ -92,37 +226,135 @@ impl PeerLinks {
 
     /// The connection with a peer is gone, and left `session` for the next one.
     pub(crate) fn conn_closed(&mut self, osd: OsdId, session: Option<Box<Session>>, now: Stamp) {
-        if let Some(link) = self.links.get_mut(&osd) {
-            link.closed(session, now);
+        if let Some(peer) = self.links.get_mut(&osd) {
+            peer.link.closed(session, now);
         }
     }
 
     /// The session of a connection that we dialled began anew: what was said in it did not arrive.
     pub(crate) fn greet_again(&mut self, conn: ConnId, messenger: &mut Messenger) {
-        if let Some(link) = self.links.values_mut().find(|link| link.conn() == Some(conn)) {
+        if let Some(link) = self.link_of(conn) {
             link.greet(conn, messenger);
         }
     }
 
     /// A peer said what we cannot read: the session must not be taken up again where it was.
     pub(crate) fn pause(&mut self, osd: OsdId, conn: ConnId, now: Stamp) {
-        if let Some(link) = self.links.get_mut(&osd).filter(|link| link.conn() == Some(conn)) {
-            link.pause(now);
+        if let Some(peer) = self.links.get_mut(&osd).filter(|peer| peer.link.conn() == Some(conn)) {
+            peer.link.pause(now);
         }
     }
 
     /// Peers to which messages were lost, although neither side has ended, and which take some again.
     pub(crate) fn take_lost(&mut self) -> Vec<OsdId> {
-        self.links.iter_mut().filter_map(|(osd, link)| link.take_lost().then_some(*osd)).collect()
+        self.links.iter_mut().filter_map(|(osd, peer)| peer.link.take_lost().then_some(*osd)).collect()
     }
 }
 
 /// The versions of messages that we say we speak.
-fn greeting(tuning: &Tuning) -> PeerVersions {
+fn versions(tuning: &Tuning) -> PeerVersions {
     let next = tuning.versions.newest + 1;
     if tuning.planted == Planted::VersionsUnknown {
         PeerVersions { oldest: next, newest: next }
     } else {
         tuning.versions
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nacre_env::real::RealNet;
+    use nacre_maps::flags::osd::{EXISTS, UP};
+    use nacre_types::EntityAddr;
+
+    fn addrs(nonce: u32) -> AddrVec {
+        AddrVec::of(EntityAddr::msgr2("10.0.0.1:6800".parse().expect("an address"), nonce))
+    }
+
+    /// osd.0, which is this one, and osd.1, whose process has this nonce.
+    fn map(nonce: u32) -> OsdMap {
+        let mut map = OsdMap::default();
+        map.set_max_osd(2);
+        for number in 0..2 {
+            map.osd_state[number] = EXISTS | UP;
+            map.cluster_addrs[number] = addrs(nonce);
+        }
+        map
+    }
+
+    /// The second shard of osd.0, and what it sends with.
+    struct Second {
+        peers: PeerLinks,
+        messenger: Messenger,
+        as_whom: Arc<MsgrConfig>,
+    }
+
+    impl Second {
+        fn new(planted: Planted) -> Self {
+            let tuning = Tuning { planted, ..Tuning::default() };
+            Self {
+                peers: PeerLinks::of_further_shard((0, ControlPlane::Nacre), &tuning),
+                messenger: Messenger::new(Box::new(RealNet::new().expect("an epoll")), 1),
+                as_whom: Arc::new(MsgrConfig::osd(addrs(7), 0)),
+            }
+        }
+
+        fn follow(&mut self, nonce: u32) {
+            self.peers.follow(&map(nonce), &self.as_whom, &mut self.messenger);
+        }
+
+        /// Sends a message with this number; true when it goes through the first shard.
+        fn send(&mut self, tid: u64) -> bool {
+            let greeting = PeerGreeting { versions: PeerVersions::OURS, shards: None };
+            let message = RawMessage { tid, ..greeting.encode() };
+            self.peers.send(1, message, &mut self.messenger).is_some()
+        }
+
+        /// Hears of the counterpart; the numbers of messages that go another way.
+        fn learn(&mut self, nonce: u32, port: Option<u16>) -> Vec<u64> {
+            let counterpart = Counterpart { addrs: addrs(nonce), port };
+            let waited = self.peers.learn_counterpart(1, counterpart, &self.as_whom);
+            assert!(!waited.is_incomplete);
+            waited.messages.iter().map(|message| message.tid).collect()
+        }
+    }
+
+    #[test]
+    fn messages_wait_until_it_is_known_which_way_they_go_and_all_go_that_way() {
+        let mut second = Second::new(Planted::Nothing);
+        second.follow(1);
+        assert!(!second.send(1) && !second.send(2));
+        assert_eq!(second.peers.next_deadline(), None, "nobody knows where to dial");
+        assert_eq!(second.learn(1, None), [1, 2], "to the first shard, in order");
+        assert!(second.send(3), "and so does what comes behind them");
+        assert_eq!(second.learn(1, Some(6810)), [0; 0], "which never changes");
+        assert!(second.send(4));
+        // Another process of the OSD; it is heard of before the map that has it.
+        assert_eq!(second.learn(2, Some(6810)), [0; 0]);
+        assert!(second.send(5), "still to the one that the map has");
+        second.follow(2);
+        assert!(!second.send(6) && second.peers.next_deadline().is_some());
+    }
+
+    #[test]
+    fn a_process_that_is_gone_says_nothing_of_its_successor() {
+        let mut second = Second::new(Planted::Nothing);
+        second.follow(1);
+        assert_eq!(second.learn(1, None), [0; 0]);
+        second.follow(2);
+        assert!(!second.send(1), "it waits");
+        assert_eq!(second.learn(1, None), [0; 0], "late");
+        assert_eq!(second.learn(2, None), [1]);
+    }
+
+    #[test]
+    fn what_finds_no_room_while_it_waits_is_told() {
+        let mut second = Second::new(Planted::Nothing);
+        second.peers.link_max = 2;
+        second.follow(1);
+        (0..3).for_each(|tid| assert!(!second.send(tid)));
+        let counterpart = Counterpart { addrs: addrs(1), port: None };
+        assert!(second.peers.learn_counterpart(1, counterpart, &second.as_whom).is_incomplete);
     }
 }

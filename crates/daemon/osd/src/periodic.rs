@@ -2,6 +2,7 @@
 
 use crate::asok;
 use crate::device::PROBE_INTERVAL_RELIEVED;
+use crate::link_report::{self, Ways};
 use crate::pg_driver::PgDriver;
 use crate::shard_msg::{ShardMsg, ShardReport};
 use crate::shard_net::{KeptOut, ShardCx};
@@ -11,7 +12,7 @@ use nacre_msg::stats::PgStat;
 use nacre_options::Values;
 use nacre_osd_core::{ScrubSchedule, UsualLoad};
 use nacre_pg::{Event, ScrubIntervals};
-use nacre_types::{PgId, SpgId, Stamp};
+use nacre_types::{OsdId, PgId, SpgId, Stamp};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -41,6 +42,8 @@ pub(crate) struct Periodic {
     commits_told: (u64, u64),
     recovered: Recovered,
     usual_load: UsualLoad,
+    /// Connections with other OSDs at the last tick, of a shard beside the first one.
+    links: BTreeMap<OsdId, Ways>,
 }
 
 /// Objects recovered in PGs that this shard leads. What a PG says of itself begins anew with each life of its copy.
@@ -76,6 +79,7 @@ impl Periodic {
             commits_told: (0, 0),
             recovered: Recovered::default(),
             usual_load: UsualLoad::default(),
+            links: BTreeMap::new(),
         }
     }
 
@@ -103,6 +107,9 @@ impl Periodic {
         self.end_unread(pgs, cx);
         keep_memory_target(pgs, cx, give_back_memory);
         pgs.tracker.expire(cx.now);
+        if cx.net.router.me > 0 {
+            self.links = link_report::ways(cx.net.peers.conns(), &cx.net.messenger);
+        }
         let limit = cx.options.seconds("osd_op_complaint_time");
         if cx.now >= self.slow_ops_warned_at && asok::warn_slow_ops(pgs, limit, cx.now) {
             self.slow_ops_warned_at = cx.now + asok::SLOW_OPS_INTERVAL;
@@ -174,6 +181,7 @@ impl Periodic {
         let (count, spent_ns) = pgs.tracker.commits();
         report.commits = (count - self.commits_told.0, spent_ns - self.commits_told.1);
         self.commits_told = (count, spent_ns);
+        report.links = self.links.clone();
         report.throttled = cx.net.messenger.intake().warnings;
         report.perf_samples = pgs.perf_stats.take();
         let cpu = cx.clock.cpu().unwrap_or_default();

@@ -26,6 +26,7 @@ use crate::periodic::Periodic;
 use crate::pg_driver::PgDriver;
 use crate::relocations::MisplacedHere;
 use crate::sessions::Sessions;
+use crate::shard_links::ShardLinks;
 use crate::shard_msg::{ShardMsg, ShardRouter};
 use crate::shard_net::{ShardCx, ShardNet};
 use crate::smart::SmartSlot;
@@ -33,6 +34,7 @@ use crate::storage::StoreConfig;
 use nacre_env::{Clock, ListenerId};
 use nacre_heartbeat::Leases;
 use nacre_maps::OsdMap;
+use nacre_msg::peer::ShardPorts;
 use nacre_options::Values;
 use nacre_osd_core::{AdmissionGate, MapCache};
 use nacre_pg::Planted;
@@ -88,7 +90,10 @@ pub(crate) struct Parts {
     pub(crate) mailbox: Mailbox<ShardMsg>,
     pub(crate) router: ShardRouter,
     pub(crate) control: Option<OsdControl>,
-    pub(crate) peers: Option<PeerLinks>,
+    /// The links to other OSDs, and what a shard beside the first one needs for them.
+    pub(crate) peers: (PeerLinks, Option<ShardLinks>),
+    /// On the first of several shards: how the others are reached.
+    pub(crate) ports: Option<ShardPorts>,
     pub(crate) public: ListenerId,
     pub(crate) store: Box<dyn ObjectStore + Send>,
     /// The maps that the store holds.
@@ -124,7 +129,7 @@ impl Shard {
             net: ShardNet::new(net, (sessions, router), parts.peers, maps, planted),
             pg_driver,
             control: ControlHost::new(parts.control, parts.booted),
-            connections: Connections::new(config.id, versions),
+            connections: Connections::new(config.id, versions, parts.ports),
             maps: MapIntake::new(config.id),
             config,
             clock: parts.clock,
@@ -186,7 +191,7 @@ impl Shard {
         self.pg_driver.follow_options(&self.options);
         self.pg_driver.bill.enable(self.options.flag("nacre_bill"), self.clock.thread_cpu_ns().is_some());
         self.pg_driver.memory.follow_options(&self.options);
-        self.net.follow_options(&self.options, self.pg_driver.memory.client_bytes());
+        self.net.follow_options(&self.options, self.pg_driver.memory.client_bytes(), self.now);
     }
 
     /// True while the cluster has this OSD up, as far as the control shard knows.

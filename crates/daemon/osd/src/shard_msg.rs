@@ -2,16 +2,18 @@
 
 use crate::bill::BillSample;
 use crate::dynamic_perf_stats::PerfSamples;
+use crate::link_report::Ways;
+use crate::osd_addrs::OsdAddrs;
 use crate::own_collection::{ancestors, partition_of};
+use crate::peer_links::Counterpart;
 use crate::perf_counters::PerfSums;
 use crate::relocation_msg::RelocationMsg;
-use nacre_auth::RotatingKeys;
+use nacre_auth::{RotatingKeys, ServiceAccess};
 use nacre_heartbeat::Leases;
 use nacre_maps::OsdMap;
 use nacre_msg::peer::PeerMessage;
 use nacre_msg::stats::{PgStat, SlowOps};
 use nacre_msg::{Command, DeviceHealthReport, MOsdMap, PerfQueries, RawMessage, SlowRequest};
-use nacre_msgr::Config as MsgrConfig;
 use nacre_options::Values;
 use nacre_osd_core::Past;
 use nacre_pg::{ClientOp, MergeState, Permit, PgCreateInfo, RecoveryKind, Session, SessionId, Trace};
@@ -37,8 +39,16 @@ pub(crate) enum ShardMsg {
     Peer(OsdId, Box<PeerMessage>),
     /// Messages to and from this peer may be lost, although neither has ended.
     PeerReset(OsdId),
-    /// To OSD control: send this to a peer.
+    /// Send this to a peer by the receiver's link.
     ToPeer(OsdId, RawMessage),
+    /// How the receiver reaches its counterpart in an OSD.
+    Counterpart(OsdId, Counterpart),
+    /// What opens connections to other OSDs.
+    PeerAccess(Arc<ServiceAccess>),
+    /// To OSD control: that was refused.
+    PeerAccessRefused,
+    /// To OSD control: an OSD said what the sender cannot read.
+    Misunderstood(OsdId, String),
     /// To OSD control: tell the monitor.
     MonRequest(MonRequest),
     /// The monitor wants this PG to exist.
@@ -67,8 +77,8 @@ pub(crate) enum ShardMsg {
     Options(Arc<Values>),
     /// What other OSDs promise has changed.
     Leases(Arc<Leases>),
-    /// Clients connect under this configuration from now on: the OSD goes on under a new nonce.
-    Rebound(Arc<MsgrConfig>),
+    /// The OSD goes on under these addresses, with a new nonce.
+    Rebound(Box<OsdAddrs>),
     /// To OSD control: ask the monitor to mark this OSD down, and then let all shards end.
     Leave,
     /// A PG changes its partition.
@@ -113,6 +123,8 @@ pub(crate) struct ShardReport {
     /// Writes of clients that were answered since the report before, and the nanoseconds that the device took for
     /// them all.
     pub(crate) commits: (u64, u64),
+    /// Of a shard beside the first one: its connections with other OSDs.
+    pub(crate) links: BTreeMap<OsdId, Ways>,
     /// Clients that exhaust what they may have.
     pub(crate) throttled: Vec<String>,
     /// What its counters have come to since its start.

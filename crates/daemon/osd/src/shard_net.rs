@@ -3,13 +3,17 @@
 use crate::admin_sessions::AdminSessions;
 use crate::awaiting_memory::{AwaitingMemory, Waiting};
 use crate::client_limits::Limits;
-use crate::peer_links::PeerLinks;
+use crate::links::NetCx;
+use crate::osd_addrs::OsdAddrs;
+use crate::peer_links::{Counterpart, PeerLinks};
 use crate::sessions::Sessions;
+use crate::shard_links::ShardLinks;
 use crate::shard_msg::{ShardMsg, ShardRouter, session_id};
+use nacre_auth::ServiceAccess;
 use nacre_env::{Clock, ListenerId};
 use nacre_msg::peer::PeerMessage;
 use nacre_msg::{Message, RawMessage};
-use nacre_msgr::Config as MsgrConfig;
+use nacre_msgr::{Event as ConnEvent, Session};
 use nacre_options::Values;
 use nacre_osd_core::MapCache;
 use nacre_pg::{ClientOp, Planted, SessionId};
@@ -43,8 +47,9 @@ pub(crate) struct ShardNet {
     pub(crate) sessions: Sessions,
     pub(crate) router: ShardRouter,
     pub(crate) admin: AdminSessions,
-    /// Where OSD control is; other shards send through it.
-    pub(crate) peers: Option<PeerLinks>,
+    pub(crate) peers: PeerLinks,
+    /// On other shards than the first.
+    shard_links: Option<ShardLinks>,
     pub(crate) maps: MapCache,
     /// This turn has little to do: latency counts, not the processor's time.
     lightly_loaded: bool,
@@ -57,7 +62,7 @@ impl ShardNet {
     pub(crate) fn new(
         (messenger, public): (Messenger, ListenerId),
         (sessions, router): (Sessions, ShardRouter),
-        peers: Option<PeerLinks>,
+        (peers, shard_links): (PeerLinks, Option<ShardLinks>),
         maps: MapCache,
         planted: Planted,
     ) -> Self {
@@ -68,6 +73,7 @@ impl ShardNet {
             router,
             admin: AdminSessions::default(),
             peers,
+            shard_links,
             maps,
             lightly_loaded: false,
             planted,
@@ -122,11 +128,10 @@ impl ShardNet {
         self.tell_session(session, message);
     }
 
-    /// Sends a message to another OSD, through the shard that has the links.
+    /// Sends a message to another OSD by the link of this shard, or of the first one where this one has none.
     pub(crate) fn send_peer(&mut self, osd: OsdId, message: RawMessage) {
-        match &mut self.peers {
-            Some(peers) => peers.send(osd, message, &mut self.messenger),
-            None => self.router.send(0, ShardMsg::ToPeer(osd, message)),
+        if let Some(message) = self.peers.send(osd, message, &mut self.messenger) {
+            self.router.send(0, ShardMsg::ToPeer(osd, message));
         }
     }
 
@@ -136,8 +141,13 @@ impl ShardNet {
             let shard = self.router.shard_of(&message.header().spg);
             return self.router.send(shard, ShardMsg::Peer(osd, Box::new(message)));
         }
+        // By the way of the PG's first shard, as what comes for it: what it sent before it changed its shard is not overtaken.
+        let shard = self.router.entry_of(&message.header().spg);
         let message = self.garbled(message.encode(0));
-        self.send_peer(osd, message);
+        match shard == self.router.me {
+            true => self.send_peer(osd, message),
+            false => self.router.send(shard, ShardMsg::ToPeer(osd, message)),
+        }
     }
 
     /// Hands a client's message to the shard of its PG; `count` clients' messages have come here so far.
@@ -147,9 +157,51 @@ impl ShardNet {
         }
     }
 
-    /// Serves clients as `msgr_config` says, which has our addresses.
-    pub(crate) fn serve_public(&mut self, msgr_config: Arc<MsgrConfig>) {
-        self.messenger.serve(self.public, msgr_config);
+    /// Goes on under these addresses, as OSD control does.
+    pub(crate) fn rebind(&mut self, osd_addrs: &OsdAddrs) {
+        self.messenger.serve(self.public, Arc::clone(&osd_addrs.public));
+        self.hang_up_osds();
+        let Self { messenger, peers, maps, shard_links, .. } = self;
+        if let Some(links) = shard_links {
+            links.rebind(osd_addrs, maps.newest(), (peers, messenger));
+        }
+    }
+
+    /// The links of a shard beside the first one follow the newest map.
+    pub(crate) fn follow_peers(&mut self) {
+        let Self { messenger, peers, maps, shard_links, .. } = self;
+        if let Some(links) = shard_links {
+            links.follow(maps.newest(), peers, messenger);
+        }
+    }
+
+    /// It is known how the same shard of `osd` is reached. True when messages to it were lost meanwhile.
+    pub(crate) fn learn_counterpart(&mut self, osd: OsdId, counterpart: Counterpart) -> bool {
+        let Some(links) = &self.shard_links else { return false };
+        let waited = links.learn_counterpart(osd, counterpart, &mut self.peers);
+        for message in waited.messages {
+            self.router.send(0, ShardMsg::ToPeer(osd, message));
+        }
+        waited.is_incomplete
+    }
+
+    /// OSD control has another ticket for other OSDs.
+    pub(crate) fn learn_access(&mut self, access: Arc<ServiceAccess>) {
+        if let Some(links) = &mut self.shard_links {
+            links.learn_access(access);
+        }
+    }
+
+    /// When a link of a shard beside the first one is to be dialled.
+    pub(crate) fn links_due(&self) -> Option<Stamp> {
+        self.shard_links.as_ref().and_then(|links| links.next_deadline(&self.peers))
+    }
+
+    /// A connection of a shard beside the first one with another OSD is gone.
+    pub(crate) fn link_conn_closed(&mut self, conn: ConnId, session: Option<Box<Session>>, now: Stamp) {
+        if let Some(osd) = self.peers.peer_of(conn) {
+            self.peers.conn_closed(osd, session, now);
+        }
     }
 
     /// Ends the connections of other OSDs.
@@ -161,7 +213,10 @@ impl ShardNet {
     }
 
     /// Takes over what options say of sessions. `client_bytes_max` is what the memory target has for clients' messages.
-    pub(crate) fn follow_options(&mut self, options: &Values, client_bytes_max: usize) {
+    pub(crate) fn follow_options(&mut self, options: &Values, client_bytes_max: usize, now: Stamp) {
+        if let Some(links) = &mut self.shard_links {
+            links.follow_options(options, (&mut self.peers, &mut self.messenger), now);
+        }
         // 0 means no limit.
         let limit = |name| Some(options.count(name)).filter(|limit| *limit > 0).unwrap_or(usize::MAX);
         let (messages, bytes) = (limit("osd_client_message_cap"), limit("osd_client_message_size_cap"));
@@ -202,4 +257,27 @@ pub(crate) struct ShardCx<'a> {
     pub(crate) entropy: &'a mut dyn Entropy,
     pub(crate) options: &'a Values,
     pub(crate) net: &'a mut ShardNet,
+}
+
+impl ShardCx<'_> {
+    /// Lets the links of a shard beside the first one work.
+    fn lend_links(&mut self, work: impl FnOnce(&mut ShardLinks, &mut PeerLinks, &mut NetCx<'_>, &Values)) {
+        let ShardNet { messenger, peers, shard_links, router, .. } = &mut *self.net;
+        let Some(links) = shard_links else { return };
+        let mut net = NetCx { now: self.now, wall: self.wall, entropy: &mut *self.entropy, messenger };
+        work(links, peers, &mut net, self.options);
+        if links.take_refusal() {
+            router.send(0, ShardMsg::PeerAccessRefused);
+        }
+    }
+
+    /// Dials what is due of them.
+    pub(crate) fn dial_links(&mut self) {
+        self.lend_links(|links, peers, net, options| links.tick(peers, net, options));
+    }
+
+    /// An event of a connection that one of them has dialled.
+    pub(crate) fn link_conn_event(&mut self, conn: ConnId, event: ConnEvent) {
+        self.lend_links(|links, peers, net, options| links.conn_event((conn, event), peers, net, options));
+    }
 }

@@ -3,18 +3,20 @@
 use crate::config::OsdConfig;
 use crate::control::OsdControl;
 use crate::memory;
-use crate::osd_addrs::{Listeners, OsdAddrs, Sockets, listen};
+use crate::osd_addrs::{Listeners, OsdAddrs, ShardListener, Sockets, listen};
 use crate::own_collection::{partition_of, stored_initial_pg_nums, stored_maps};
 use crate::peer_links::PeerLinks;
 use crate::recovery_snapshot::SnapshotIntake;
 use crate::relocations::{Located, MisplacedHere, located, pg_exists};
 use crate::report::StoreFacts;
 use crate::shard::{Parts, Shard};
+use crate::shard_links::ShardLinks;
 use crate::shard_msg::{MovedPg, ShardMsg, ShardRouter};
 use crate::storage::{HeldStore, StorageError};
 use nacre_env::real::RealNet;
 use nacre_env::{Clock, Net, RealClock, SystemEntropy, Wake};
 use nacre_maps::OsdMap;
+use nacre_msg::peer::ShardPorts;
 use nacre_pg::{Arriving, Tuning};
 use nacre_service::{AdminSocket, MailboxSender, Messenger, mailbox};
 use nacre_store::ObjectStore;
@@ -163,8 +165,9 @@ pub struct Osd {
 pub fn assemble(config: &OsdConfig, partitions: usize, machines: Vec<Machine>) -> Result<Osd, StartError> {
     let bind = &config.bind;
     let listen_error = |source| StartError::Listen { osd: config.id, addr: bind.public, source };
+    let cluster_error = |source| StartError::Listen { osd: config.id, addr: bind.cluster, source };
     let booted = Arc::new(AtomicBool::new(false));
-    let (mut parts, mut senders) = (Vec::new(), Vec::new());
+    let (mut parts, mut senders, mut shard_listeners) = (Vec::new(), Vec::new(), Vec::new());
     let mut public_addr: Option<SocketAddr> = None;
     let mut control: Option<(Listeners, Sockets, u32)> = None;
     let shared = machines.len() > 1;
@@ -187,9 +190,12 @@ pub fn assemble(config: &OsdConfig, partitions: usize, machines: Vec<Machine>) -
         let (public, addr) = listened.map_err(listen_error)?;
         public_addr = Some(addr);
         if shard == 0 {
-            let (listeners, sockets) = Listeners::open(&mut messenger, (public, addr), bind)
-                .map_err(|source| StartError::Listen { osd: config.id, addr: bind.cluster, source })?;
+            let (listeners, sockets) =
+                Listeners::open(&mut messenger, (public, addr), bind).map_err(cluster_error)?;
             control = Some((listeners, sockets, (machine.entropy.u64() as u32).max(1)));
+        } else {
+            let listener = ShardListener::open(&mut messenger, bind).map_err(cluster_error)?;
+            shard_listeners.push(listener);
         }
         let stored = stored_maps(machine.store.as_ref());
         parts.push(Parts {
@@ -200,7 +206,8 @@ pub fn assemble(config: &OsdConfig, partitions: usize, machines: Vec<Machine>) -
             mailbox,
             router: ShardRouter::new(shard, Vec::new(), partitions),
             control: None,
-            peers: None,
+            peers: (PeerLinks::of_further_shard((config.id, config.plane()), &machine.tuning), None),
+            ports: None,
             public,
             store: machine.store,
             stored,
@@ -228,13 +235,17 @@ pub fn assemble(config: &OsdConfig, partitions: usize, machines: Vec<Machine>) -
             if shard == 0 {
                 listeners.serve(osd_addrs, &mut part.messenger);
                 let now = part.clock.now();
-                part.peers = Some(PeerLinks::new((config.id, config.plane()), &part.tuning));
+                part.ports = shard_ports(partitions, &shard_listeners);
+                let whose = (config.id, config.plane());
+                part.peers.0 = PeerLinks::new(whose, &part.tuning, part.ports.clone());
                 let addrs = (*listeners, osd_addrs.clone());
                 let store = StoreFacts { capacity_bytes, partitions };
                 let control = OsdControl::new(config.clone(), store, addrs, &part.tuning, now);
                 part.control = Some(control.with_snapshots(SnapshotIntake::open(part.store.as_ref())));
             } else {
                 part.messenger.serve(part.public, Arc::clone(&osd_addrs.public));
+                let listener = shard_listeners[shard - 1];
+                part.peers.1 = Some(ShardLinks::new(config.id, listener, osd_addrs, &mut part.messenger));
             }
         }
         part.router = ShardRouter::new(shard, senders.clone(), partitions);
@@ -243,6 +254,13 @@ pub fn assemble(config: &OsdConfig, partitions: usize, machines: Vec<Machine>) -
         shards.push(Shard::new(part));
     }
     Ok(Osd { shards, senders, booted })
+}
+
+/// How the shards beside the first one are reached, if there are any.
+fn shard_ports(partitions: usize, listeners: &[ShardListener]) -> Option<ShardPorts> {
+    let ports: Vec<u16> = listeners.iter().map(ShardListener::port).collect();
+    (!ports.is_empty())
+        .then(|| ShardPorts { partitions: u32::try_from(partitions).unwrap_or(u32::MAX), ports })
 }
 
 /// What of the PGs' collections is not as it is to be.

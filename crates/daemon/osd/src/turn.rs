@@ -148,7 +148,7 @@ impl Shard {
         let pgs = &self.pg_driver.pgs;
         let (maps, bench) = (self.maps.next_deadline(), self.bench.next_deadline(self.now));
         let tick_at = self.periodic.next_deadline();
-        let due = [self.control.due(), pgs.next_deadline(), maps, bench];
+        let due = [self.control.due(), self.net.links_due(), pgs.next_deadline(), maps, bench];
         due.into_iter().flatten().chain([tick_at]).min().unwrap_or(tick_at)
     }
 
@@ -165,6 +165,7 @@ impl Shard {
         if is_tick {
             periodic.tick(parts.pgs, &mut parts.cx, give_back_memory);
         }
+        parts.cx.dial_links();
         if is_tick || control_due.is_some_and(|at| at <= self.now) {
             self.pg_driver.bill.class(BillClass::Housekeeping, Work::Control, 0);
             self.dispatch().parts.lend_control(OsdControl::tick);

@@ -9,6 +9,7 @@ mod chunk;
 mod chunk_mapping;
 mod coded;
 mod copy;
+mod greeting;
 mod info;
 mod intervals;
 mod log;
@@ -22,6 +23,7 @@ mod sound;
 pub use chunk::{ChunkRead, ChunkReply};
 pub use chunk_mapping::{ChunkMapping, Shards};
 pub use copy::{CopyGet, CopyReply};
+pub use greeting::{PeerGreeting, ShardPorts};
 pub use info::{Counters, PgHistory, PgInfo};
 pub use intervals::{INTERVALS_MAX, PastInterval, PastIntervals};
 pub use log::{LogEntry, LogKind, OpOutput};
@@ -39,7 +41,7 @@ use nacre_types::{Epoch, SpgId};
 
 /// First kind of our own messages.
 pub const KIND_FIRST: u16 = 0x7000;
-/// Last kind kept for our own messages; [`PeerVersions`] as each session begins with them.
+/// Last kind kept for our own messages; [`PeerGreeting`].
 pub const KIND_LAST: u16 = 0x70ff;
 /// Ceph's `CEPH_MSG_PRIO_HIGH`: peers' messages are never behind a client's bulk data.
 const PRIORITY: u16 = 196;
@@ -73,8 +75,6 @@ impl PeerVersions {
     pub const CODES_OF_PLUGINS: u32 = 6;
     /// From this version on PGs of erasure-coded pools may be merged: [`PgInfo::mapping`].
     pub const MERGES_OF_CODED_PGS: u32 = 7;
-    /// The kind of the message that says them, both ways, as a session begins. Its form never changes.
-    pub const KIND: u16 = KIND_LAST;
     /// The key of an OSD's metadata, as it boots, that holds its [`PeerVersions`]. Ceph's OSDs do not have it: they speak other
     /// messages.
     pub const METADATA_KEY: &'static str = "nacre_peer_versions";
@@ -84,32 +84,6 @@ impl PeerVersions {
     pub fn agree(&self, other: &Self) -> Option<u32> {
         let version = self.newest.min(other.newest);
         (version >= self.oldest.max(other.oldest)).then_some(version)
-    }
-
-    /// The message that says them: `oldest` and `newest`, each a `u32`.
-    #[must_use]
-    pub fn encode(&self) -> RawMessage {
-        raw(Self::KIND, 0, size_of::<Self>(), |w| {
-            w.u32(self.oldest);
-            w.u32(self.newest);
-            BufList::default()
-        })
-    }
-
-    /// Reads what [`PeerVersions::encode`] made.
-    ///
-    /// # Errors
-    /// [`DecodeError`] for a body that is too short, and for an oldest version above the newest.
-    pub fn decode(raw: RawMessage) -> Result<Self, DecodeError> {
-        let mut r = Reader::new(raw.front);
-        let (oldest, newest) = (r.u32()?, r.u32()?);
-        if oldest > newest {
-            return Err(DecodeError::Invalid {
-                what: "oldest version of peers' messages",
-                value: oldest.into(),
-            });
-        }
-        Ok(Self { oldest, newest })
     }
 
     /// Reads what `Display` writes.

@@ -410,19 +410,3 @@ fn two_speak_the_newest_version_that_both_know() {
     assert_eq!(PeerVersions::parse("5-4"), None);
     assert_eq!(PeerVersions::parse(&PeerVersions::OURS.to_string()), Some(PeerVersions::OURS));
 }
-
-#[test]
-fn versions_go_over_the_wire_as_two_numbers() {
-    let raw = |front: &'static [u8]| RawMessage {
-        front: Bytes::from_static(front),
-        ..PeerVersions { oldest: 3, newest: 7 }.encode()
-    };
-    assert_eq!(PeerVersions { oldest: 3, newest: 7 }.encode().front[..], [3, 0, 0, 0, 7, 0, 0, 0]);
-    // What a later program says behind them is passed over.
-    let later = raw(&[5, 0, 0, 0, 9, 0, 0, 0, 1]);
-    assert_eq!(PeerVersions::decode(later), Ok(PeerVersions { oldest: 5, newest: 9 }));
-    for bad in [&[3, 0, 0, 0, 7, 0, 0][..], &[8, 0, 0, 0, 7, 0, 0, 0]] {
-        assert!(PeerVersions::decode(raw(bad)).is_err(), "{bad:?}");
-    }
-    assert!(PeerMessage::decode(PeerVersions::OURS.encode()).is_err(), "it is about no PG");
-}

@@ -229,12 +229,10 @@ fn boot_and_serve(ceph: &mut Ceph) {
         60,
         "ceph pg ls-by-pool fast -f json | jq -e '.pg_stats | length == 32 and all(.state == \"active+clean\")'",
     );
-    ceph.shell.sh(
-        r#"
+    ceph.shell.sh(r#"
         head -c 40M /dev/urandom > object
         rados -p fast put object object; rados -p fast get object back; cmp object back
-        for osd in 0 1 2; do seq=$(ceph tell osd.$osd flush_pg_stats); echo $seq $osd; done > seqs"#,
-    );
+        for osd in 0 1 2; do seq=$(ceph tell osd.$osd flush_pg_stats); echo $seq $osd; done > seqs"#);
     // What the OSDs said reaches the monitors with the manager's next digests.
     until(
         &ceph.shell,
