@@ -56,8 +56,6 @@ pub enum Planted {
     OldCopiesBelieved,
     /// With several shards: of clients' messages that come to another shard than their PG's, some are dropped.
     OtherShardsOpsDropped,
-    /// With several shards: what waits for a link with the same shard of another OSD, until it is known where that is, is dropped.
-    CounterpartsNotAwaited,
 }
 
 /// How much of peers' messages may wait where; what is more is lost, and made up for.
@@ -67,7 +65,7 @@ pub struct QueueLimits {
     pub future_max: usize,
     /// In a shard, for the map of a PG that it does not have.
     pub held_max: usize,
-    /// In an OSD, for a connection with one peer.
+    /// In a shard, for a connection with one peer.
     pub link_max: usize,
     /// In a connection, messages that the peer has not taken or, if it is an OSD, not acknowledged. As if their bytes were too
     /// many.

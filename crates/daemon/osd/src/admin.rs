@@ -5,6 +5,7 @@ use crate::command_reply::Failure;
 use crate::config::OsdConfig;
 use crate::control::OsdControl;
 use crate::device;
+use crate::gather::Shown;
 use crate::link_report;
 use crate::lost;
 use crate::osd_network;
@@ -109,8 +110,8 @@ pub(crate) enum CommandOutcome {
     Reply(Result<Value, Failure>),
     /// These options are to be set until the daemon restarts, and then the answer is this.
     SetOptions(Vec<(&'static OptionInfo, String)>, Value),
-    /// The manager is to get a report now; its number is the answer.
-    FlushStats,
+    /// All shards show this of themselves.
+    Gather(Shown),
     /// The shard of this PG answers.
     Ask(SpgId, QuestionKind),
     /// The devices below the store say how they are, or only the one with this id.
@@ -178,8 +179,8 @@ fn run(view: &CommandView<'_>, args: &Map<String, Value>) -> Result<CommandOutco
         "injectargs" => return injectargs(args),
         "config show" => config_show(view.options),
         "config diff" => config_diff(view.options),
-        "flush_pg_stats" => return Ok(CommandOutcome::FlushStats),
-        "perf dump" => asok::perf_dump(view.pg_driver, view.net, view.cpu),
+        "flush_pg_stats" => return Ok(CommandOutcome::Gather(Shown::Report)),
+        "perf dump" => return Ok(CommandOutcome::Gather(Shown::Counters)),
         "perf schema" => perf_counters::schema(&asok::perf_dump(view.pg_driver, view.net, view.cpu)),
         "assert" => return Err(refused_crash(view.options)),
         "compact" => {
@@ -191,16 +192,10 @@ fn run(view: &CommandView<'_>, args: &Map<String, Value>) -> Result<CommandOutco
             let devid = Some(text(args, "devid")).filter(|devid| !devid.is_empty());
             return Ok(CommandOutcome::AskDevices(devid.map(str::to_owned)));
         }
-        "perf histogram dump" => {
-            let mut shown = view.pg_driver.tracker.dump_histograms();
-            shown["device"] = device::dump_histograms(&view.pg_driver.store.counters().device);
-            shown
-        }
-        "dump_ops_in_flight" => asok::dump_ops(view.pg_driver, view.times),
-        "dump_blocked_ops" => {
-            let limit = view.options.seconds("osd_op_complaint_time");
-            asok::dump_blocked_ops(view.pg_driver, limit, view.times)
-        }
+        "perf histogram dump" => return Ok(CommandOutcome::Gather(Shown::Histograms)),
+        "dump_ops_in_flight" => return Ok(CommandOutcome::Gather(Shown::OpsInFlight)),
+        "dump_blocked_ops" => return Ok(CommandOutcome::Gather(Shown::BlockedOps)),
+        "dump_historic_ops" => return Ok(CommandOutcome::Gather(Shown::HistoricOps)),
         "dump_osd_network" => {
             let threshold = osd_network::threshold(
                 args.contains_key("value").then(|| number(args, "value")),
@@ -209,7 +204,6 @@ fn run(view: &CommandView<'_>, args: &Map<String, Value>) -> Result<CommandOutco
             osd_network::dump(view.config.id, &view.ping_times(), threshold, (view.options, view.times.1))
         }
         "dump_links" => dump_links(view),
-        "dump_historic_ops" => view.pg_driver.tracker.dump_history(view.times),
         "bench" => {
             let (count, size) = (number(args, "count"), number(args, "size"));
             return Ok(CommandOutcome::StartBench { count, size });
@@ -221,6 +215,25 @@ fn run(view: &CommandView<'_>, args: &Map<String, Value>) -> Result<CommandOutco
         }
     };
     Ok(CommandOutcome::Reply(Ok(value)))
+}
+
+/// What a shard shows of itself.
+pub(crate) fn show(view: &CommandView<'_>, shown: Shown) -> Value {
+    let (pgs, times) = (view.pg_driver, view.times);
+    match shown {
+        Shown::Counters => asok::perf_dump(pgs, view.net, view.cpu),
+        Shown::Histograms => {
+            let mut histograms = pgs.tracker.dump_histograms();
+            histograms["device"] = device::dump_histograms(&pgs.store.counters().device);
+            histograms
+        }
+        Shown::OpsInFlight => asok::dump_ops(pgs, times),
+        Shown::BlockedOps => {
+            asok::dump_blocked_ops(pgs, view.options.seconds("osd_op_complaint_time"), times)
+        }
+        Shown::HistoricOps => pgs.tracker.dump_history(times),
+        Shown::Report => Value::Null,
+    }
 }
 
 /// Ends the process where the option allows that, and says otherwise what it takes.

@@ -1,4 +1,4 @@
-//! Counters and operations under way of one shard, for `ceph tell osd.N perf dump` and `dump_ops_in_flight`; slow requests in the log.
+//! Counters and operations under way of one shard, of which those of an OSD are made, for `ceph tell osd.N perf dump` and `dump_ops_in_flight`; slow requests in the log.
 
 use crate::device;
 use crate::perf_counters::PerfSums;

@@ -90,7 +90,10 @@ impl Connections {
         let ours = self.versions;
         match PeerGreeting::decode(raw) {
             Ok(greeting) if ours.agree(&greeting.versions).is_some() => {
-                self.tell_counterparts(parts.cx.net, from, greeting.shards.as_ref());
+                // A process that is gone says nothing of its successor.
+                if parts.cx.net.peers.peer_of(conn) == Some(from) {
+                    self.tell_counterparts(parts.cx.net, from, greeting.shards.as_ref());
+                }
             }
             Ok(PeerGreeting { versions: theirs, .. }) => {
                 let text = format!(
@@ -189,7 +192,7 @@ impl Connections {
 }
 
 /// The PGs of all shards hear that messages from and to a peer may be lost.
-fn tell_reset(parts: &mut LentParts<'_>, osd: OsdId) {
+pub(crate) fn tell_reset(parts: &mut LentParts<'_>, osd: OsdId) {
     parts.pgs.peer_reset(&mut parts.cx, osd);
     parts.cx.net.router.send_others(|| ShardMsg::PeerReset(osd));
 }

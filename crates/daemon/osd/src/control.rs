@@ -12,6 +12,7 @@
 
 mod boot;
 mod device_health;
+mod peer_access;
 mod snapshots;
 mod under_ceph;
 
@@ -19,8 +20,8 @@ use self::under_ceph::UnderCeph;
 use crate::config::OsdConfig;
 use crate::control_event::ControlEvent;
 use crate::heartbeat_driver::{HeartbeatDriver, PeerReport};
-use crate::link_report::Ways;
-use crate::links::NetCx;
+use crate::link_counts::LinkCounts;
+use crate::links::{ClusterMode, NetCx};
 use crate::mgr_report::{MgrReport, Pinged};
 use crate::mon_link::{MonEvent, MonLink};
 use crate::osd_addrs::{Listeners, OsdAddrs};
@@ -34,15 +35,12 @@ use nacre_denc::Decode;
 use nacre_maps::{MgrMap, OsdMap};
 use nacre_monc::Config as MoncConfig;
 use nacre_msg::peer::PeerVersions;
-use nacre_msg::{
-    Log, LogPriority, MarkMeDead, Message, OsdAlive, OsdFailure, OsdPgCreated, OsdPgTemp, RawMessage,
-    failure_flag,
-};
+use nacre_msg::{Log, LogPriority, Message, OsdFailure, OsdPgCreated, RawMessage, failure_flag};
 use nacre_msgr::{Event as ConnEvent, Session};
 use nacre_options::Values;
 use nacre_osd_core::{
-    Boot, ClusterLog, Effect, Event as BootEvent, LearnError, MapCache, MapCatchUp, MapRefusal, MapSource,
-    Merges, Present, keeps_maps_until, strangers,
+    Boot, ClusterLog, Event as BootEvent, LearnError, MapCache, MapCatchUp, MapRefusal, MapSource, Merges,
+    keeps_maps_until, strangers,
 };
 use nacre_pg::Tuning;
 use nacre_service::{ConnId, Messenger};
@@ -74,8 +72,7 @@ pub(crate) struct OsdControl {
     snapshots: SnapshotIntake,
     /// What the monitor hears that we speak.
     versions: PeerVersions,
-    /// `ms_cluster_mode`, as connections to other OSDs were made.
-    cluster_mode: String,
+    cluster_mode: ClusterMode,
     /// What other shards dial with.
     peer_access: Option<Arc<ServiceAccess>>,
 }
@@ -118,7 +115,7 @@ impl OsdControl {
             told: OwnReports::new(plane, &config.host),
             snapshots: SnapshotIntake::default(),
             versions: tuning.versions,
-            cluster_mode: options.text("ms_cluster_mode").to_owned(),
+            cluster_mode: ClusterMode::default(),
             peer_access: None,
             config,
             store,
@@ -187,23 +184,6 @@ impl OsdControl {
         if !entries.is_empty() {
             self.mon.send(Log { version: 0, fsid: self.config.fsid, entries }.into());
         }
-    }
-
-    /// Other shards dial with the newest ticket.
-    fn share_peer_access(&mut self, cx: &mut ControlCx<'_>) {
-        let Some(access) = self.mon.access() else { return };
-        if self.peer_access.as_ref().is_none_or(|shared| !shared.is_same(&access)) {
-            let access = Arc::new(access);
-            self.peer_access = Some(Arc::clone(&access));
-            cx.events.push(ControlEvent::PeerAccess(access));
-        }
-    }
-
-    /// Another OSD has refused the ticket of a shard.
-    pub(crate) fn peer_access_refused(&mut self, cx: &mut ControlCx<'_>) {
-        self.mon.ticket_refused();
-        self.peer_access = None;
-        self.run_effects(cx);
     }
 
     fn dial_all(&mut self, cx: &mut ControlCx<'_>) {
@@ -338,7 +318,7 @@ impl OsdControl {
     }
 
     /// The connections of other shards with other OSDs.
-    pub(crate) fn reported_links(&self) -> impl Iterator<Item = &BTreeMap<OsdId, Ways>> {
+    pub(crate) fn reported_links(&self) -> impl Iterator<Item = &BTreeMap<OsdId, LinkCounts>> {
         self.mgr.reports().map(|report| &report.links)
     }
 
@@ -462,13 +442,10 @@ impl OsdControl {
     /// Connections with other OSDs last for weeks: those that we dialled are made anew when their protection is to be another.
     /// Nothing is lost, their sessions go on.
     fn follow_cluster_mode(&mut self, cx: &mut ControlCx<'_>) {
-        let mode = cx.options.text("ms_cluster_mode");
-        if self.cluster_mode == mode {
-            return;
-        }
-        mode.clone_into(&mut self.cluster_mode);
-        for link in cx.peers.links().chain(self.heartbeats.links()) {
-            link.redial(cx.net.messenger, cx.net.now);
+        if self.cluster_mode.follow(cx.options) {
+            for link in cx.peers.links().chain(self.heartbeats.links()) {
+                link.redial(cx.net.messenger, cx.net.now);
+            }
         }
     }
 
@@ -505,9 +482,8 @@ impl OsdControl {
         self.report(cx);
     }
 
-    /// Reports now, for `flush_pg_stats`; gives the number of the report.
-    pub(crate) fn flush_stats(&mut self, cx: &mut ControlCx<'_>, report: ShardReport) -> u64 {
-        self.on_report(cx, report);
+    /// The number of the last report to the manager, for `flush_pg_stats`.
+    pub(crate) fn stat_seq(&self, cx: &ControlCx<'_>) -> u64 {
         self.mgr.stat_seq(cx.maps.newest())
     }
 
@@ -543,87 +519,5 @@ impl OsdControl {
     pub(crate) fn leave(&mut self, cx: &mut ControlCx<'_>) {
         self.boot_event(cx, BootEvent::Leave);
         self.run_effects(cx);
-    }
-
-    /// Tells the boot machine, and does what it wants.
-    fn boot_event(&mut self, cx: &mut ControlCx<'_>, event: BootEvent) {
-        let map = cx.maps.newest();
-        let present = Present {
-            now: cx.net.now,
-            map,
-            addrs: &self.osd_addrs.public.addrs,
-            monitor_open: self.mon.is_open(),
-            healthy: self.heartbeats.is_healthy(cx.net.now),
-            maps_kept_until: self.keeps_maps_until(map),
-            placed: self.ceph.as_ref().is_none_or(UnderCeph::is_placed),
-        };
-        self.boot.handle(&present, event);
-        let mut effects = Vec::new();
-        self.boot.drain(&mut effects);
-        effects.into_iter().for_each(|effect| self.boot_effect(cx, effect));
-    }
-
-    fn boot_effect(&mut self, cx: &mut ControlCx<'_>, effect: Effect) {
-        let (osd, epoch) = (self.config.id, cx.maps.newest().epoch);
-        let message: Message = match effect {
-            Effect::Boot { first_up } => {
-                let facts = (self.versions, self.store);
-                boot::boot(&self.config, facts, &self.osd_addrs.addresses(), epoch, first_up).into()
-            }
-            Effect::Beacon { interval } => boot::beacon(self.mgr.pgs(), epoch, interval).into(),
-            Effect::Alive { up_thru } => OsdAlive { version: epoch.into(), want: up_thru }.into(),
-            Effect::PgTemp(pg_temp) => {
-                OsdPgTemp { version: epoch.into(), map_epoch: epoch, pg_temp, forced: false }.into()
-            }
-            Effect::MarkMeDown => {
-                boot::mark_me_down(&self.config, &self.osd_addrs.public.addrs, epoch).into()
-            }
-            Effect::MarkMeDead => {
-                MarkMeDead { version: epoch.into(), fsid: self.config.fsid, osd, epoch }.into()
-            }
-            Effect::CloseLeases => {
-                self.heartbeats.leases.close();
-                return self.share_leases(cx);
-            }
-            Effect::ReopenLeases => {
-                self.heartbeats.leases.reopen();
-                return self.share_leases(cx);
-            }
-            Effect::Rebind => {
-                tracing::warn!(
-                    osd,
-                    epoch,
-                    "wrongly marked down by the map; going on as a new instance, with a new nonce"
-                );
-                let text =
-                    format!("osd.{osd} runs, and the map of epoch {epoch} has it down; it comes up again");
-                self.say(cx, LogPriority::WARN, text);
-                return self.rebind(cx);
-            }
-            Effect::End(reason) => {
-                boot::log_end(osd, epoch, reason);
-                return cx.events.push(ControlEvent::End);
-            }
-        };
-        self.mon.send(message);
-    }
-
-    fn share_leases(&self, cx: &mut ControlCx<'_>) {
-        cx.events.push(ControlEvent::Leases(Arc::new(self.heartbeats.leases.clone())));
-    }
-
-    /// Goes on as a new instance: what was sent to and by the old one counts no more.
-    fn rebind(&mut self, cx: &mut ControlCx<'_>) {
-        let nonce = (cx.net.entropy.u64() as u32).max(1);
-        self.osd_addrs = self.osd_addrs.rebound(nonce);
-        self.listeners.serve(&self.osd_addrs, cx.net.messenger);
-        cx.peers.hang_up(cx.net.messenger);
-        self.heartbeats.hang_up(cx.net.messenger);
-        cx.net.messenger.forget_sessions();
-        cx.events.push(ControlEvent::Rebound(Box::new(self.osd_addrs.clone())));
-        // The monitor takes our address for clients from the session.
-        self.mon.restart(&mut cx.net);
-        let maps = cx.maps;
-        self.follow_peers(cx, maps.newest());
     }
 }

@@ -1,9 +1,9 @@
 //! [`ControlEvent`]: what OSD control has for its shard.
 
-use crate::osd_addrs::OsdAddrs;
 use nacre_auth::{RotatingKeys, ServiceAccess};
 use nacre_heartbeat::Leases;
 use nacre_msg::{EntityCaps, MOsdMap, OsdForceRecovery, OsdPgCreate2, OsdScrub2, PerfQueries, VoidTickets};
+use nacre_msgr::Config as MsgrConfig;
 use nacre_osd_core::MapSource;
 use nacre_txn::Transaction;
 use std::collections::BTreeMap;
@@ -34,8 +34,8 @@ pub(crate) enum ControlEvent {
     PerfQueries(PerfQueries),
     /// What the configuration database has for this OSD.
     Options(BTreeMap<String, String>),
-    /// We go on under these addresses; other OSDs are to connect anew.
-    Rebound(Box<OsdAddrs>),
+    /// We go on under these addresses towards clients and towards other OSDs, which are to connect anew.
+    Rebound { public: Arc<MsgrConfig>, cluster: Arc<MsgrConfig> },
     /// What opens connections to other OSDs, for the shards that dial themselves.
     PeerAccess(Arc<ServiceAccess>),
     /// What others promise has changed.

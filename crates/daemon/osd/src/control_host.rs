@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// The shard's OSD control, which only shard 0 has.
 pub(crate) struct ControlHost {
     control: Option<OsdControl>,
-    /// When it is due: as it last said, since only [`ControlHost::lend`] changes that.
+    /// When it is due: as it last said. Only [`ControlHost::lend`] changes that, and what makes it later: a connection that a peer has dialled.
     due: Option<Stamp>,
     /// What it has said and nobody has carried out yet, so that maps are seen in the order in which they came.
     events: VecDeque<ControlEvent>,

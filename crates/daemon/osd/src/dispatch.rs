@@ -10,9 +10,10 @@
 
 use crate::awaiting_memory::{Room, Waiting};
 use crate::bill::Work;
-use crate::connections::Connections;
+use crate::connections::{Connections, tell_reset};
 use crate::control::OsdControl;
 use crate::control_event::ControlEvent;
+use crate::gather::Shown;
 use crate::lent_parts::LentParts;
 use crate::map_intake::MapIntake;
 use crate::pg_query;
@@ -43,6 +44,10 @@ pub(crate) enum ShardAction {
     AskDevice(String),
     /// A client gives a command, under this number.
     Command(Arc<Session>, u64, Box<Command>),
+    /// The first shard wants to know this of the shard, for the command of that number.
+    Show(u64, Shown),
+    /// A shard shows its part of the answer to a command.
+    TakePart(u64, usize, Box<serde_json::Value>),
     /// This is the shard's last turn.
     Stop,
 }
@@ -246,17 +251,22 @@ impl Dispatch<'_> {
             ShardMsg::ToSession(session, message) => cx.net.tell_session(session, message),
             ShardMsg::ToPeer(osd, message) => cx.net.send_peer(osd, message),
             ShardMsg::Counterpart(osd, counterpart) => {
-                if cx.net.learn_counterpart(osd, counterpart) {
-                    pgs.peer_reset(cx, osd);
-                }
+                let is_all_sent = cx.net.learn_counterpart(osd, counterpart);
                 cx.dial_links();
+                if !is_all_sent {
+                    tell_reset(&mut self.parts, osd);
+                }
             }
             ShardMsg::PeerAccess(access) => {
                 cx.net.learn_access(access);
                 cx.dial_links();
             }
-            ShardMsg::PeerAccessRefused => {
-                self.parts.lend_control(OsdControl::peer_access_refused);
+            ShardMsg::PeerAccessRefused(access) => {
+                self.parts.lend_control(|control, cx| control.peer_access_refused(cx, &access));
+            }
+            ShardMsg::FollowPeers(map) => {
+                cx.net.follow_peers(map);
+                cx.dial_links();
             }
             ShardMsg::Misunderstood(from, why) => {
                 self.parts.lend_control(|control, cx| control.misunderstood(cx, from, why));
@@ -264,7 +274,7 @@ impl Dispatch<'_> {
             ShardMsg::Ask(question) => pg_query::answer(pgs, cx, &question),
             ShardMsg::Maps(message) => self.maps.learn(&mut self.parts, &message, MapSource::OsdControl),
             ShardMsg::Keys(keys) => self.connections.set_keys(cx.net, keys),
-            ShardMsg::Rebound(osd_addrs) => cx.net.rebind(&osd_addrs),
+            ShardMsg::Rebound { public, cluster } => cx.net.rebind(public, cluster),
             ShardMsg::MonRequest(request) => {
                 self.parts.lend_control(|control, cx| control.mon_request(cx, request));
             }
@@ -287,6 +297,8 @@ impl Dispatch<'_> {
                 let (session, command) = cx.net.admin.open(request);
                 return Some(ShardAction::Command(session, 0, command));
             }
+            ShardMsg::Show(number, shown) => return Some(ShardAction::Show(number, shown)),
+            ShardMsg::Part(number, shard, part) => return Some(ShardAction::TakePart(number, shard, part)),
             ShardMsg::Relocation(spg, msg) => pgs.relocation_msg(cx, spg, msg),
             ShardMsg::Stop => return Some(ShardAction::Stop),
         }
@@ -328,9 +340,12 @@ impl Dispatch<'_> {
                 parts.cx.net.router.send_others(|| ShardMsg::Leases(Arc::clone(&leases)));
                 parts.pgs.set_leases(&mut parts.cx, leases);
             }
-            ControlEvent::Rebound(osd_addrs) => {
+            ControlEvent::Rebound { public, cluster } => {
                 parts.cx.net.hang_up_osds();
-                parts.cx.net.router.send_others(|| ShardMsg::Rebound(osd_addrs.clone()));
+                parts.cx.net.router.send_others(|| ShardMsg::Rebound {
+                    public: Arc::clone(&public),
+                    cluster: Arc::clone(&cluster),
+                });
             }
             ControlEvent::PeerAccess(access) => {
                 parts.cx.net.router.send_others(|| ShardMsg::PeerAccess(Arc::clone(&access)));

@@ -38,6 +38,8 @@
 //! | `stage_sums` | what that clock has counted, for the manager |
 //! | `tracker` | the stage clock of clients' messages |
 //! | `admin`, `asok`, `pg_query`, `lost`, `command_reply` | `ceph tell`, `ceph daemon` and `ceph pg` |
+//! | `gather` | commands that all shards answer together |
+//! | `link_report`, `link_counts` | `dump_links`; what TCP tells of a shard's connections with other OSDs |
 //! | `admin_sessions` | who asks at the admin socket |
 //! | `osd_network`, `smart` | `dump_osd_network`; what the devices say of their health |
 
@@ -60,10 +62,12 @@ mod device;
 mod dispatch;
 mod divided;
 mod dynamic_perf_stats;
+mod gather;
 mod heartbeat_driver;
 mod idle_trim;
 mod image_stats;
 mod lent_parts;
+mod link_counts;
 mod link_report;
 mod links;
 mod load_pgs;

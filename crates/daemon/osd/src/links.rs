@@ -22,6 +22,8 @@ const REDIAL_DELAY_MAX: Duration = Duration::from_secs(1);
 /// A manager is dialled again after this time, Ceph's `mgr_connect_retry_interval`: it hangs up until it knows the OSD, and one that is
 /// dialled without end comes to nothing else.
 const MGR_REDIAL_DELAY: Duration = Duration::from_secs(1);
+/// Dialled in vain so often in a row, a peer is named in the log: some half a minute.
+const UNREACHABLE_AFTER: u32 = 30;
 /// A connection that was open for so long has lasted.
 const STEADY_AFTER: Duration = Duration::from_secs(10);
 /// The pause where the peer sent what we cannot read, at first; it grows likewise.
@@ -116,7 +118,7 @@ pub(crate) trait Tickets {
 
 impl Tickets for MonClient {
     fn authorizer(&mut self, cx: &mut Context<'_>, service: EntityKind, offer: &Offer) -> Option<Authorizer> {
-        MonClient::authorizer(self, cx, service, offer)
+        Self::authorizer(self, cx, service, offer)
     }
 
     fn refused(&mut self, service: EntityKind) {
@@ -128,8 +130,8 @@ impl Tickets for MonClient {
 #[derive(Debug, Default)]
 pub(crate) struct LentTicket {
     pub(crate) access: Option<Arc<ServiceAccess>>,
-    /// It was refused: OSD control is to get another.
-    pub(crate) is_refused: bool,
+    /// The one that was refused: OSD control is to get another.
+    pub(crate) refused: Option<Arc<ServiceAccess>>,
 }
 
 impl Tickets for LentTicket {
@@ -138,7 +140,7 @@ impl Tickets for LentTicket {
     }
 
     fn refused(&mut self, _: EntityKind) {
-        (self.access, self.is_refused) = (None, true);
+        self.refused = self.access.take();
     }
 }
 
@@ -211,10 +213,10 @@ impl Link {
 
     /// Dials if that is ours to do, due, and not done; true when it did.
     pub(crate) fn dial(&mut self, dialler: &mut Dialler<'_>) -> bool {
-        let Some(config) = self.dials.clone() else { return false };
         if self.conn.is_some() || dialler.cx.now < self.redial_at {
             return false;
         }
+        let Some(config) = self.dials.clone() else { return false };
         let Some(addr) = self.target() else { return false };
         let target = Target { addr, kind: self.kind, gid: dialler.gid };
         let session = self.session.take();
@@ -300,6 +302,10 @@ impl Link {
     pub(crate) fn closed(&mut self, session: Option<Box<Session>>, now: Stamp) {
         let lasted = self.open && now.since(self.dialled_at) >= STEADY_AFTER;
         self.failures = if lasted { 0 } else { self.failures.saturating_add(1) };
+        if self.failures == UNREACHABLE_AFTER && self.dials.is_some() {
+            let (addrs, port, failures) = (&self.addrs, self.port, self.failures);
+            tracing::warn!(%addrs, port, failures, "no connection with a daemon comes about; it is dialled on: is the port open?");
+        }
         self.conn = None;
         self.open = false;
         self.authorizer = None;
@@ -384,12 +390,32 @@ impl Link {
         (std::mem::take(&mut self.waiting), std::mem::take(&mut self.lost))
     }
 
-    /// Ends the link for good.
+    /// Ends the link for good. What is kept elsewhere of its connection goes when its end is told.
     pub(crate) fn end(self, messenger: &mut Messenger) {
         if let Some(conn) = self.conn {
-            messenger.close(conn);
+            messenger.end(conn, "the peer is down, or another process".to_owned());
         }
         messenger.forget_session(&self.addrs);
+    }
+}
+
+/// `ms_cluster_mode`, as connections to other OSDs were made.
+#[derive(Debug)]
+pub(crate) struct ClusterMode(String);
+
+impl Default for ClusterMode {
+    fn default() -> Self {
+        Self(Values::default().text("ms_cluster_mode").to_owned())
+    }
+}
+
+impl ClusterMode {
+    /// Takes the option over; true when it is another one than before.
+    pub(crate) fn follow(&mut self, options: &Values) -> bool {
+        let mode = options.text("ms_cluster_mode");
+        let has_changed = self.0 != mode;
+        mode.clone_into(&mut self.0);
+        has_changed
     }
 }
 

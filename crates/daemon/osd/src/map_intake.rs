@@ -29,8 +29,8 @@ impl MapIntake {
         let before = Arc::clone(parts.cx.net.maps.newest());
         let mut learned = Vec::new();
         let refused = parts.cx.net.maps.learn(message, source, &mut learned).err();
-        // Links follow the newest map before PGs speak to OSDs that it has up; what else OSD control hears comes
-        // after, or PGs would see maps out of order.
+        // Links of all shards follow the newest map before any PG speaks to OSDs that it has up; what else OSD control hears
+        // comes after, or PGs would see maps out of order.
         parts.lend_control(|control, cx| {
             if before.epoch < cx.maps.newest().epoch {
                 control.maps_learned(cx);
@@ -39,9 +39,10 @@ impl MapIntake {
                 control.maps_refused(cx, error);
             }
         });
-        if before.epoch < parts.cx.net.maps.newest().epoch {
-            parts.cx.net.follow_peers();
-            parts.cx.dial_links();
+        let net = &mut *parts.cx.net;
+        if parts.control.get().is_some() && before.epoch < net.maps.newest().epoch {
+            let newest = net.maps.newest();
+            net.router.send_others(|| ShardMsg::FollowPeers(Arc::clone(newest)));
         }
         if !learned.is_empty() {
             self.release.learned((learned, Arc::clone(message)));

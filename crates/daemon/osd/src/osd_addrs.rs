@@ -1,6 +1,7 @@
 //! [`OsdAddrs`]: the addresses of an OSD: for clients and monitors, for other OSDs, and for heartbeats on both networks.
 //!
-//! An OSD has four: for clients and monitors, for other OSDs, and for heartbeats on either network. They share
+//! An OSD has four: for clients and monitors, for other OSDs, and for heartbeats on either network; and one more for each shard beside the
+//! first one, which others hear of from the first (`ShardListener`). They share
 //! a nonce, which names this instance. One that was marked down while it ran goes on under a new nonce: nobody
 //! mistakes what the earlier instance has sent for the new one's, and sessions begin anew.
 
@@ -48,34 +49,6 @@ pub(crate) struct Sockets {
     pub(crate) cluster: SocketAddr,
     pub(crate) hb_back: SocketAddr,
     pub(crate) hb_front: SocketAddr,
-}
-
-/// Where a shard beside the first one listens for its counterparts in other OSDs.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct ShardListener {
-    id: ListenerId,
-    socket: SocketAddr,
-}
-
-impl ShardListener {
-    /// Opens it, at the OSD's address for others.
-    pub(crate) fn open(messenger: &mut Messenger, bind: &Bind) -> io::Result<Self> {
-        let (id, socket) = listen(messenger, bind.cluster, bind, false)?;
-        Ok(Self { id, socket })
-    }
-
-    pub(crate) fn port(&self) -> u16 {
-        self.socket.port()
-    }
-
-    /// Lets counterparts in. They know the OSD by its address for others, and this shard by one more.
-    pub(crate) fn serve(&self, osd_addrs: &OsdAddrs, messenger: &mut Messenger) {
-        let cluster = &osd_addrs.cluster;
-        let nonce = cluster.addrs.front().nonce;
-        let addrs = cluster.addrs.0.iter().copied().chain([EntityAddr::msgr2(self.socket, nonce)]).collect();
-        let config = MsgrConfig { addrs: AddrVec(addrs), ..MsgrConfig::clone(cluster) };
-        messenger.serve(self.id, Arc::new(config));
-    }
 }
 
 /// Listens at `addr` on a port that the system chooses, or on the first free one of those given.

@@ -1,9 +1,10 @@
 //! [`PeerLinks`]: the lossless connections of a shard with the other OSDs, one with each of ours that is up.
 //!
-//! The first shards of two OSDs are always connected, and say first how many shards they have ([`PeerGreeting`]). Where PGs are on the same
-//! shards of both, each further shard has a connection with its counterpart, and what PGs say to each other crosses no thread. Where they are
-//! not, such shards go through the first ones. Which of the two it is does not change as long as both processes live under the same names, and
-//! until it is known messages wait: so one way has all of them, in order.
+//! The first shards of two OSDs are always connected, and say first how many shards they have ([`PeerGreeting`]). Where both have as many, of
+//! stores with as many partitions, each further shard has a connection with its counterpart, and most PGs are on the same shard of both: what
+//! they say to each other crosses no thread. (A PG that was split off, or that an OSD met when its pool had more or fewer, may be on another
+//! one; there it is handed on.) Elsewhere further shards go through the first ones. Which of the two it is does not change as long as both
+//! processes live under the same names, and until it is known messages wait: so all of them go one way, in order.
 
 use crate::links::Link;
 use nacre_maps::OsdMap;
@@ -14,6 +15,7 @@ use nacre_osd_core::{ControlPlane, ends_connection, peer_targets};
 use nacre_pg::{Planted, Tuning};
 use nacre_service::{ConnId, Messenger};
 use nacre_types::{AddrVec, EntityKind, OsdId, Stamp};
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -28,8 +30,8 @@ pub(crate) struct PeerLinks {
     greeting: Option<RawMessage>,
     /// On a shard that is not the first: what that has heard of each OSD. It may be ahead of this shard's map.
     counterparts: BTreeMap<OsdId, Counterpart>,
-    /// A mistake built in on purpose: [`Planted::CounterpartsNotAwaited`].
-    awaits_counterparts: bool,
+    /// When one is to be dialled; `None` when that may have changed since it was last asked.
+    due: Cell<Option<Option<Stamp>>>,
 }
 
 /// The way to the same shard of a process.
@@ -44,14 +46,14 @@ pub(crate) struct Counterpart {
 /// A link, and whether messages take it.
 struct PeerLink {
     link: Link,
-    way: Way,
+    route: Route,
     /// It is ours to dial.
     dials: bool,
 }
 
 /// How messages of this shard reach an OSD.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Way {
+enum Route {
     /// By the link.
     Direct,
     /// Nobody has said yet; they wait in the link.
@@ -70,13 +72,13 @@ pub(crate) struct Waited {
 
 impl PeerLink {
     /// It is known how the peer is reached.
-    fn settle(&mut self, port: Option<u16>, as_whom: &Arc<MsgrConfig>) -> Waited {
+    fn go_by(&mut self, port: Option<u16>, as_whom: &Arc<MsgrConfig>) -> Waited {
         let Some(port) = port else {
-            self.way = Way::ByFirst;
+            self.route = Route::ByFirst;
             let (waiting, is_incomplete) = self.link.take_waiting();
             return Waited { messages: waiting.into(), is_incomplete };
         };
-        self.way = Way::Direct;
+        self.route = Route::Direct;
         if self.dials {
             self.link.dial_at(Arc::clone(as_whom), port);
         }
@@ -104,13 +106,14 @@ impl PeerLinks {
             link_max: tuning.queues.link_max,
             greeting: None,
             counterparts: BTreeMap::new(),
-            awaits_counterparts: tuning.planted != Planted::CounterpartsNotAwaited,
+            due: Cell::new(None),
         }
     }
 
     /// Links follow the map: those to instances that are gone end, new ones wait to be dialled. `as_whom` is the name under which we
     /// dial.
     pub(crate) fn follow(&mut self, map: &OsdMap, as_whom: &Arc<MsgrConfig>, messenger: &mut Messenger) {
+        self.due.take();
         let is_gone = |osd: &OsdId, peer: &mut PeerLink| ends_connection(map, *osd, peer.link.addrs());
         self.links.extract_if(.., is_gone).for_each(|(_, peer)| peer.link.end(messenger));
         for target in peer_targets(map, self.osd, self.plane) {
@@ -122,15 +125,15 @@ impl PeerLinks {
                 Some(greeting) => {
                     let as_whom = dials.then(|| Arc::clone(as_whom));
                     let link = Link::new(EntityKind::OSD, addrs, as_whom, self.link_max);
-                    PeerLink { link: link.with_greeting(greeting.clone()), way: Way::Direct, dials }
+                    PeerLink { link: link.with_greeting(greeting.clone()), route: Route::Direct, dials }
                 }
                 None => {
                     let link = Link::new(EntityKind::OSD, addrs, None, self.link_max);
-                    let mut peer = PeerLink { link, way: Way::Unknown, dials };
+                    let mut peer = PeerLink { link, route: Route::Unknown, dials };
                     let known = self.counterparts.get(&target.osd);
                     if let Some(known) = known.filter(|known| known.addrs == *target.addrs) {
                         // Nothing waits in it yet.
-                        let _: Waited = peer.settle(known.port, as_whom);
+                        let _: Waited = peer.go_by(known.port, as_whom);
                     }
                     peer
                 }
@@ -146,10 +149,11 @@ impl PeerLinks {
         counterpart: Counterpart,
         as_whom: &Arc<MsgrConfig>,
     ) -> Waited {
+        self.due.take();
         let port = counterpart.port;
         let peer = self.links.get_mut(&osd).filter(|peer| *peer.link.addrs() == counterpart.addrs);
         let waited = match peer {
-            Some(peer) if peer.way == Way::Unknown => peer.settle(port, as_whom),
+            Some(peer) if peer.route == Route::Unknown => peer.go_by(port, as_whom),
             _ => Waited::default(),
         };
         self.counterparts.insert(osd, counterpart);
@@ -158,6 +162,7 @@ impl PeerLinks {
 
     /// Ends all; the next [`PeerLinks::follow`] begins them anew.
     pub(crate) fn hang_up(&mut self, messenger: &mut Messenger) {
+        self.due.take();
         std::mem::take(&mut self.links).into_values().for_each(|peer| peer.link.end(messenger));
     }
 
@@ -168,10 +173,15 @@ impl PeerLinks {
 
     /// When one is to be dialled.
     pub(crate) fn next_deadline(&self) -> Option<Stamp> {
-        self.links.values().filter_map(|peer| peer.link.next_deadline()).min()
+        let due = self.due.get();
+        let due =
+            due.unwrap_or_else(|| self.links.values().filter_map(|peer| peer.link.next_deadline()).min());
+        self.due.set(Some(due));
+        due
     }
 
     pub(crate) fn links(&mut self) -> impl Iterator<Item = &mut Link> {
+        self.due.take();
         self.links.values_mut().map(|peer| &mut peer.link)
     }
 
@@ -189,11 +199,10 @@ impl PeerLinks {
         messenger: &mut Messenger,
     ) -> Option<RawMessage> {
         let peer = self.links.get_mut(&osd)?;
-        match peer.way {
-            Way::ByFirst => return Some(message),
-            Way::Unknown if !self.awaits_counterparts => (),
-            Way::Unknown | Way::Direct => peer.link.send(messenger, message),
+        if peer.route == Route::ByFirst {
+            return Some(message);
         }
+        peer.link.send(messenger, message);
         None
     }
 
@@ -209,10 +218,11 @@ impl PeerLinks {
 
     /// A peer that dials us is connected, by its own word from `peer.addrs`.
     pub(crate) fn connected(&mut self, osd: OsdId, peer: &Peer, conn: ConnId, messenger: &mut Messenger) {
+        self.due.take();
         match self.links.get_mut(&osd) {
-            Some(PeerLink { link, way, .. }) if link.is_to(&peer.addrs) && *way != Way::ByFirst => {
+            Some(PeerLink { link, route, .. }) if link.is_to(&peer.addrs) && *route != Route::ByFirst => {
                 // It knows that shards have links of their own, so it is.
-                *way = Way::Direct;
+                *route = Route::Direct;
                 if !peer.resumed {
                     link.greet(conn, messenger);
                 }
@@ -220,12 +230,13 @@ impl PeerLinks {
             }
             // Not in our map yet: it dials again when it finds the connection closed. Or not any more: what a process that is
             // gone had sent came late, and must not take the place of its successor's connection.
-            _ => messenger.close(conn),
+            _ => messenger.end(conn, "not the process that the map has".to_owned()),
         }
     }
 
     /// The connection with a peer is gone, and left `session` for the next one.
     pub(crate) fn conn_closed(&mut self, osd: OsdId, session: Option<Box<Session>>, now: Stamp) {
+        self.due.take();
         if let Some(peer) = self.links.get_mut(&osd) {
             peer.link.closed(session, now);
         }
@@ -240,6 +251,7 @@ impl PeerLinks {
 
     /// A peer said what we cannot read: the session must not be taken up again where it was.
     pub(crate) fn pause(&mut self, osd: OsdId, conn: ConnId, now: Stamp) {
+        self.due.take();
         if let Some(peer) = self.links.get_mut(&osd).filter(|peer| peer.link.conn() == Some(conn)) {
             peer.link.pause(now);
         }
@@ -291,10 +303,9 @@ mod tests {
     }
 
     impl Second {
-        fn new(planted: Planted) -> Self {
-            let tuning = Tuning { planted, ..Tuning::default() };
+        fn new() -> Self {
             Self {
-                peers: PeerLinks::of_further_shard((0, ControlPlane::Nacre), &tuning),
+                peers: PeerLinks::of_further_shard((0, ControlPlane::Nacre), &Tuning::default()),
                 messenger: Messenger::new(Box::new(RealNet::new().expect("an epoll")), 1),
                 as_whom: Arc::new(MsgrConfig::osd(addrs(7), 0)),
             }
@@ -322,7 +333,7 @@ mod tests {
 
     #[test]
     fn messages_wait_until_it_is_known_which_way_they_go_and_all_go_that_way() {
-        let mut second = Second::new(Planted::Nothing);
+        let mut second = Second::new();
         second.follow(1);
         assert!(!second.send(1) && !second.send(2));
         assert_eq!(second.peers.next_deadline(), None, "nobody knows where to dial");
@@ -339,7 +350,7 @@ mod tests {
 
     #[test]
     fn a_process_that_is_gone_says_nothing_of_its_successor() {
-        let mut second = Second::new(Planted::Nothing);
+        let mut second = Second::new();
         second.follow(1);
         assert_eq!(second.learn(1, None), [0; 0]);
         second.follow(2);
@@ -350,7 +361,7 @@ mod tests {
 
     #[test]
     fn what_finds_no_room_while_it_waits_is_told() {
-        let mut second = Second::new(Planted::Nothing);
+        let mut second = Second::new();
         second.peers.link_max = 2;
         second.follow(1);
         (0..3).for_each(|tid| assert!(!second.send(tid)));

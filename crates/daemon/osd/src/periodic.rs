@@ -2,7 +2,7 @@
 
 use crate::asok;
 use crate::device::PROBE_INTERVAL_RELIEVED;
-use crate::link_report::{self, Ways};
+use crate::link_counts::{self, LinkCounts};
 use crate::pg_driver::PgDriver;
 use crate::shard_msg::{ShardMsg, ShardReport};
 use crate::shard_net::{KeptOut, ShardCx};
@@ -43,7 +43,7 @@ pub(crate) struct Periodic {
     recovered: Recovered,
     usual_load: UsualLoad,
     /// Connections with other OSDs at the last tick, of a shard beside the first one.
-    links: BTreeMap<OsdId, Ways>,
+    links: BTreeMap<OsdId, LinkCounts>,
 }
 
 /// Objects recovered in PGs that this shard leads. What a PG says of itself begins anew with each life of its copy.
@@ -108,7 +108,7 @@ impl Periodic {
         keep_memory_target(pgs, cx, give_back_memory);
         pgs.tracker.expire(cx.now);
         if cx.net.router.me > 0 {
-            self.links = link_report::ways(cx.net.peers.conns(), &cx.net.messenger);
+            self.links = link_counts::counts(cx.net.peers.conns(), &cx.net.messenger);
         }
         let limit = cx.options.seconds("osd_op_complaint_time");
         if cx.now >= self.slow_ops_warned_at && asok::warn_slow_ops(pgs, limit, cx.now) {

@@ -486,7 +486,7 @@ impl PgDriver {
             Effect::PushMaps { session, since } => net.push_maps(session, since),
             Effect::Peer { osd, message } => net.send_pg(self.osd, osd, message),
             Effect::Peers { osds, message } => {
-                osds.into_iter().for_each(|osd| net.send_peer(osd, message.clone()));
+                osds.into_iter().for_each(|osd| net.send_for_pg(&spg, osd, message.clone()));
             }
             Effect::Submit { txn, token } => {
                 net.flush_early(); // the replicas begin while we are at our own part

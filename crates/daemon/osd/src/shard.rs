@@ -9,6 +9,7 @@
 //! | [`Connections`] | by which secrets and versions connections are let in |
 //! | [`MapIntake`] | maps on their way to the PGs |
 //! | [`Periodic`], [`BenchSlot`], [`SmartSlot`] | what comes back every second; `ceph tell osd.N bench` and `smart` |
+//! | [`Gatherings`] | commands that all shards answer together |
 //!
 //! `turn.rs` has the loop. [`Dispatch`] says which part each event is for, and borrows those parts only.
 
@@ -18,6 +19,7 @@ use crate::connections::Connections;
 use crate::control::OsdControl;
 use crate::control_host::ControlHost;
 use crate::dispatch::Dispatch;
+use crate::gather::Gatherings;
 use crate::lent_parts::LentParts;
 use crate::map_intake::MapIntake;
 use crate::memory::{Memory, MemoryTarget};
@@ -65,6 +67,7 @@ pub struct Shard {
     pub(crate) periodic: Periodic,
     pub(crate) bench: BenchSlot,
     pub(crate) smart: SmartSlot,
+    pub(crate) gatherings: Gatherings,
     pub(crate) options: Arc<Values>,
     /// What sockets have brought in this turn.
     pub(crate) incoming: Vec<Incoming>,
@@ -117,6 +120,7 @@ impl Shard {
             maps.take_gaps();
         }
         let router = parts.router;
+        let gatherings = Gatherings::new(router.shard_count());
         let sessions = Sessions::new(router.me, config.methods.clone(), config.ticket_form());
         let leases = Leases::new(Duration::ZERO, now);
         let gate = AdmissionGate::new(config.id, leases, planted == Planted::LeaseIgnored);
@@ -138,6 +142,7 @@ impl Shard {
             periodic: Periodic::new(now),
             bench: BenchSlot::default(),
             smart: SmartSlot::default(),
+            gatherings,
             options: Arc::default(),
             incoming: Vec::new(),
             now,

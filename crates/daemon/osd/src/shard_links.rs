@@ -1,16 +1,34 @@
 //! [`ShardLinks`]: what a shard beside the first one needs for links with its counterparts in other OSDs: where it listens, under which name it
 //! dials, and the ticket that OSD control lends it. On the first shard all of that is OSD control's.
 
-use crate::links::{Dialler, LentTicket, NetCx};
-use crate::osd_addrs::{OsdAddrs, ShardListener};
+use crate::links::{ClusterMode, Dialler, LentTicket, NetCx};
 use crate::peer_links::{Counterpart, PeerLinks, Waited};
 use nacre_auth::ServiceAccess;
+use nacre_env::ListenerId;
 use nacre_maps::OsdMap;
 use nacre_msgr::{Config as MsgrConfig, Event as ConnEvent};
 use nacre_options::Values;
 use nacre_service::{ConnId, Messenger};
-use nacre_types::{OsdId, Stamp};
+use nacre_types::{AddrVec, EntityAddr, OsdId, Stamp};
+use std::net::SocketAddr;
 use std::sync::Arc;
+
+/// Where a shard beside the first one listens for its counterparts, at the OSD's address for others.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ShardListener {
+    pub(crate) id: ListenerId,
+    pub(crate) socket: SocketAddr,
+}
+
+impl ShardListener {
+    /// Lets counterparts in. They know the OSD by its address for others, and this shard by one more.
+    fn serve(&self, cluster: &MsgrConfig, messenger: &mut Messenger) {
+        let nonce = cluster.addrs.front().nonce;
+        let addrs = cluster.addrs.0.iter().copied().chain([EntityAddr::msgr2(self.socket, nonce)]).collect();
+        let config = MsgrConfig { addrs: AddrVec(addrs), ..cluster.clone() };
+        messenger.serve(self.id, Arc::new(config));
+    }
+}
 
 /// Links between shards that are not the first ones.
 pub(crate) struct ShardLinks {
@@ -19,50 +37,48 @@ pub(crate) struct ShardLinks {
     /// The name of the OSD towards others, under which the shard dials.
     as_whom: Arc<MsgrConfig>,
     ticket: LentTicket,
-    /// `ms_cluster_mode`, as connections were made.
-    cluster_mode: String,
+    cluster_mode: ClusterMode,
+    /// The newest map that the first shard has; PGs may be kept from it yet.
+    map: Arc<OsdMap>,
 }
 
 impl ShardLinks {
-    /// Listens for counterparts as the OSD's addresses say.
+    /// Listens for counterparts as the OSD that others know by the addresses of `as_whom`.
     pub(crate) fn new(
         osd: OsdId,
         listener: ShardListener,
-        osd_addrs: &OsdAddrs,
+        as_whom: Arc<MsgrConfig>,
         messenger: &mut Messenger,
     ) -> Self {
-        let mut links = Self {
+        listener.serve(&as_whom, messenger);
+        Self {
             osd,
             listener,
-            as_whom: Arc::clone(&osd_addrs.cluster),
+            as_whom,
             ticket: LentTicket::default(),
-            cluster_mode: Values::default().text("ms_cluster_mode").to_owned(),
-        };
-        links.serve(osd_addrs, messenger);
-        links
-    }
-
-    fn serve(&mut self, osd_addrs: &OsdAddrs, messenger: &mut Messenger) {
-        self.as_whom = Arc::clone(&osd_addrs.cluster);
-        self.listener.serve(osd_addrs, messenger);
+            cluster_mode: ClusterMode::default(),
+            map: Arc::default(),
+        }
     }
 
     /// The OSD goes on as a new instance: what was sent to and by the old one counts no more.
     pub(crate) fn rebind(
         &mut self,
-        osd_addrs: &OsdAddrs,
-        map: &OsdMap,
-        (peers, messenger): (&mut PeerLinks, &mut Messenger),
+        as_whom: Arc<MsgrConfig>,
+        peers: &mut PeerLinks,
+        messenger: &mut Messenger,
     ) {
-        self.serve(osd_addrs, messenger);
+        self.listener.serve(&as_whom, messenger);
+        self.as_whom = as_whom;
         peers.hang_up(messenger);
         messenger.forget_sessions();
-        peers.follow(map, &self.as_whom, messenger);
+        peers.follow(&self.map, &self.as_whom, messenger);
     }
 
-    /// Links follow the map; those that are new are dialled with the next [`ShardLinks::tick`].
-    pub(crate) fn follow(&self, map: &OsdMap, peers: &mut PeerLinks, messenger: &mut Messenger) {
-        peers.follow(map, &self.as_whom, messenger);
+    /// Links follow the map; those that are new are dialled with the next [`ShardLinks::dial`].
+    pub(crate) fn follow(&mut self, map: Arc<OsdMap>, peers: &mut PeerLinks, messenger: &mut Messenger) {
+        peers.follow(&map, &self.as_whom, messenger);
+        self.map = map;
     }
 
     /// The first shard has heard how the same shard of `osd` is reached. Yields what is to go another way.
@@ -86,10 +102,7 @@ impl ShardLinks {
     }
 
     /// Dials what is due.
-    pub(crate) fn tick(&mut self, peers: &mut PeerLinks, net: &mut NetCx<'_>, options: &Values) {
-        if self.ticket.access.is_none() {
-            return;
-        }
+    pub(crate) fn dial(&mut self, peers: &mut PeerLinks, net: &mut NetCx<'_>, options: &Values) {
         let mut dialler = self.dialler(net, options);
         for link in peers.links() {
             link.dial(&mut dialler);
@@ -115,9 +128,9 @@ impl ShardLinks {
         }
     }
 
-    /// Whether the ticket was refused since this was asked; another one is needed then.
-    pub(crate) fn take_refusal(&mut self) -> bool {
-        std::mem::take(&mut self.ticket.is_refused)
+    /// The ticket, if it was refused since this was asked: another one is needed.
+    pub(crate) fn take_refused(&mut self) -> Option<Arc<ServiceAccess>> {
+        self.ticket.refused.take()
     }
 
     /// Options have changed: connections that we dialled are made anew when their protection is to be another.
@@ -127,9 +140,7 @@ impl ShardLinks {
         (peers, messenger): (&mut PeerLinks, &mut Messenger),
         now: Stamp,
     ) {
-        let mode = options.text("ms_cluster_mode");
-        if self.cluster_mode != mode {
-            mode.clone_into(&mut self.cluster_mode);
+        if self.cluster_mode.follow(options) {
             peers.links().for_each(|link| link.redial(messenger, now));
         }
     }

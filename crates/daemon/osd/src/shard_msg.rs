@@ -2,8 +2,8 @@
 
 use crate::bill::BillSample;
 use crate::dynamic_perf_stats::PerfSamples;
-use crate::link_report::Ways;
-use crate::osd_addrs::OsdAddrs;
+use crate::gather::Shown;
+use crate::link_counts::LinkCounts;
 use crate::own_collection::{ancestors, partition_of};
 use crate::peer_links::Counterpart;
 use crate::perf_counters::PerfSums;
@@ -14,6 +14,7 @@ use nacre_maps::OsdMap;
 use nacre_msg::peer::PeerMessage;
 use nacre_msg::stats::{PgStat, SlowOps};
 use nacre_msg::{Command, DeviceHealthReport, MOsdMap, PerfQueries, RawMessage, SlowRequest};
+use nacre_msgr::Config as MsgrConfig;
 use nacre_options::Values;
 use nacre_osd_core::Past;
 use nacre_pg::{ClientOp, MergeState, Permit, PgCreateInfo, RecoveryKind, Session, SessionId, Trace};
@@ -46,7 +47,9 @@ pub(crate) enum ShardMsg {
     /// What opens connections to other OSDs.
     PeerAccess(Arc<ServiceAccess>),
     /// To OSD control: that was refused.
-    PeerAccessRefused,
+    PeerAccessRefused(Arc<ServiceAccess>),
+    /// Links to other OSDs follow this map.
+    FollowPeers(Arc<OsdMap>),
     /// To OSD control: an OSD said what the sender cannot read.
     Misunderstood(OsdId, String),
     /// To OSD control: tell the monitor.
@@ -77,10 +80,14 @@ pub(crate) enum ShardMsg {
     Options(Arc<Values>),
     /// What other OSDs promise has changed.
     Leases(Arc<Leases>),
-    /// The OSD goes on under these addresses, with a new nonce.
-    Rebound(Box<OsdAddrs>),
+    /// The OSD goes on under these addresses towards clients and towards other OSDs, with a new nonce.
+    Rebound { public: Arc<MsgrConfig>, cluster: Arc<MsgrConfig> },
     /// To OSD control: ask the monitor to mark this OSD down, and then let all shards end.
     Leave,
+    /// Show this of yourself, for the command of that number.
+    Show(u64, Shown),
+    /// To OSD control: what the shard of this number shows.
+    Part(u64, usize, Box<serde_json::Value>),
     /// A PG changes its partition.
     Relocation(SpgId, RelocationMsg),
     /// The shard ends.
@@ -124,7 +131,7 @@ pub(crate) struct ShardReport {
     /// them all.
     pub(crate) commits: (u64, u64),
     /// Of a shard beside the first one: its connections with other OSDs.
-    pub(crate) links: BTreeMap<OsdId, Ways>,
+    pub(crate) links: BTreeMap<OsdId, LinkCounts>,
     /// Clients that exhaust what they may have.
     pub(crate) throttled: Vec<String>,
     /// What its counters have come to since its start.

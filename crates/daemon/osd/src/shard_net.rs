@@ -4,16 +4,16 @@ use crate::admin_sessions::AdminSessions;
 use crate::awaiting_memory::{AwaitingMemory, Waiting};
 use crate::client_limits::Limits;
 use crate::links::NetCx;
-use crate::osd_addrs::OsdAddrs;
 use crate::peer_links::{Counterpart, PeerLinks};
 use crate::sessions::Sessions;
 use crate::shard_links::ShardLinks;
 use crate::shard_msg::{ShardMsg, ShardRouter, session_id};
 use nacre_auth::ServiceAccess;
 use nacre_env::{Clock, ListenerId};
+use nacre_maps::OsdMap;
 use nacre_msg::peer::PeerMessage;
 use nacre_msg::{Message, RawMessage};
-use nacre_msgr::{Event as ConnEvent, Session};
+use nacre_msgr::{Config as MsgrConfig, Event as ConnEvent, Session};
 use nacre_options::Values;
 use nacre_osd_core::MapCache;
 use nacre_pg::{ClientOp, Planted, SessionId};
@@ -141,12 +141,17 @@ impl ShardNet {
             let shard = self.router.shard_of(&message.header().spg);
             return self.router.send(shard, ShardMsg::Peer(osd, Box::new(message)));
         }
-        // By the way of the PG's first shard, as what comes for it: what it sent before it changed its shard is not overtaken.
-        let shard = self.router.entry_of(&message.header().spg);
+        let spg = message.header().spg;
         let message = self.garbled(message.encode(0));
-        match shard == self.router.me {
-            true => self.send_peer(osd, message),
-            false => self.router.send(shard, ShardMsg::ToPeer(osd, message)),
+        self.send_for_pg(&spg, osd, message);
+    }
+
+    /// Sends a message for a PG to another OSD: as what comes for it, by the shard that had the PG first, so that what was sent before the PG
+    /// changed its shard is not overtaken.
+    pub(crate) fn send_for_pg(&mut self, spg: &SpgId, osd: OsdId, message: RawMessage) {
+        match self.router.entry_of(spg) {
+            shard if shard == self.router.me => self.send_peer(osd, message),
+            shard => self.router.send(shard, ShardMsg::ToPeer(osd, message)),
         }
     }
 
@@ -158,31 +163,31 @@ impl ShardNet {
     }
 
     /// Goes on under these addresses, as OSD control does.
-    pub(crate) fn rebind(&mut self, osd_addrs: &OsdAddrs) {
-        self.messenger.serve(self.public, Arc::clone(&osd_addrs.public));
+    pub(crate) fn rebind(&mut self, public: Arc<MsgrConfig>, cluster: Arc<MsgrConfig>) {
+        self.messenger.serve(self.public, public);
         self.hang_up_osds();
-        let Self { messenger, peers, maps, shard_links, .. } = self;
+        let Self { messenger, peers, shard_links, .. } = self;
         if let Some(links) = shard_links {
-            links.rebind(osd_addrs, maps.newest(), (peers, messenger));
+            links.rebind(cluster, peers, messenger);
         }
     }
 
-    /// The links of a shard beside the first one follow the newest map.
-    pub(crate) fn follow_peers(&mut self) {
-        let Self { messenger, peers, maps, shard_links, .. } = self;
+    /// The links of a shard beside the first one follow the newest map that the first one has.
+    pub(crate) fn follow_peers(&mut self, map: Arc<OsdMap>) {
+        let Self { messenger, peers, shard_links, .. } = self;
         if let Some(links) = shard_links {
-            links.follow(maps.newest(), peers, messenger);
+            links.follow(map, peers, messenger);
         }
     }
 
-    /// It is known how the same shard of `osd` is reached. True when messages to it were lost meanwhile.
+    /// It is known how the same shard of `osd` is reached. False when messages to it were lost meanwhile.
     pub(crate) fn learn_counterpart(&mut self, osd: OsdId, counterpart: Counterpart) -> bool {
-        let Some(links) = &self.shard_links else { return false };
+        let Some(links) = &self.shard_links else { return true };
         let waited = links.learn_counterpart(osd, counterpart, &mut self.peers);
         for message in waited.messages {
             self.router.send(0, ShardMsg::ToPeer(osd, message));
         }
-        waited.is_incomplete
+        !waited.is_incomplete
     }
 
     /// OSD control has another ticket for other OSDs.
@@ -266,18 +271,56 @@ impl ShardCx<'_> {
         let Some(links) = shard_links else { return };
         let mut net = NetCx { now: self.now, wall: self.wall, entropy: &mut *self.entropy, messenger };
         work(links, peers, &mut net, self.options);
-        if links.take_refusal() {
-            router.send(0, ShardMsg::PeerAccessRefused);
+        if let Some(access) = links.take_refused() {
+            router.send(0, ShardMsg::PeerAccessRefused(access));
         }
     }
 
     /// Dials what is due of them.
     pub(crate) fn dial_links(&mut self) {
-        self.lend_links(|links, peers, net, options| links.tick(peers, net, options));
+        if self.net.links_due().is_some_and(|due| due <= self.now) {
+            self.lend_links(|links, peers, net, options| links.dial(peers, net, options));
+        }
     }
 
     /// An event of a connection that one of them has dialled.
     pub(crate) fn link_conn_event(&mut self, conn: ConnId, event: ConnEvent) {
         self.lend_links(|links, peers, net, options| links.conn_event((conn, event), peers, net, options));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dispatch::tests::two_shards;
+    use nacre_maps::Pool;
+    use nacre_msg::peer::{PeerGreeting, PeerVersions};
+    use nacre_types::PgId;
+
+    /// Pool 1 has two PGs, of which 1.0 is on the second shard, and goes to the first one when it is about to have one.
+    fn map(epoch: Epoch, pending: u32) -> OsdMap {
+        let pool = Pool { pg_num: 2, pg_num_pending: pending, ..Pool::default() };
+        OsdMap { epoch, pools: [(1, pool)].into(), ..OsdMap::default() }
+    }
+
+    #[test]
+    fn what_a_pg_sends_goes_by_its_first_shard_also_when_it_has_changed_its_shard() {
+        let (mut first, mut second) = two_shards();
+        let moved = SpgId::replicated(PgId::new(1, 1));
+        let message = || PeerGreeting { versions: PeerVersions::OURS, shards: None }.encode();
+        for shard in [&mut first, &mut second] {
+            shard.net.router.learn_map(&map(1, 2));
+        }
+        let before = first.net.router.shard_of(&moved);
+        for shard in [&mut first, &mut second] {
+            shard.net.router.learn_map(&map(2, 1));
+        }
+        assert_ne!(first.net.router.shard_of(&moved), before, "it has changed its shard");
+        let (here, there) = if before == 0 { (&mut second, &mut first) } else { (&mut first, &mut second) };
+        here.net.send_for_pg(&moved, 3, message());
+        let sent: Vec<ShardMsg> = there.mailbox.take().collect();
+        assert!(matches!(&sent[..], [ShardMsg::ToPeer(3, _)]), "{sent:?}");
+        there.net.send_for_pg(&moved, 3, message());
+        assert_eq!(here.mailbox.take().count(), 0, "it has the link itself");
     }
 }

@@ -3,14 +3,14 @@
 use crate::config::OsdConfig;
 use crate::control::OsdControl;
 use crate::memory;
-use crate::osd_addrs::{Listeners, OsdAddrs, ShardListener, Sockets, listen};
+use crate::osd_addrs::{Listeners, OsdAddrs, Sockets, listen};
 use crate::own_collection::{partition_of, stored_initial_pg_nums, stored_maps};
 use crate::peer_links::PeerLinks;
 use crate::recovery_snapshot::SnapshotIntake;
 use crate::relocations::{Located, MisplacedHere, located, pg_exists};
 use crate::report::StoreFacts;
 use crate::shard::{Parts, Shard};
-use crate::shard_links::ShardLinks;
+use crate::shard_links::{ShardLinks, ShardListener};
 use crate::shard_msg::{MovedPg, ShardMsg, ShardRouter};
 use crate::storage::{HeldStore, StorageError};
 use nacre_env::real::RealNet;
@@ -20,7 +20,7 @@ use nacre_msg::peer::ShardPorts;
 use nacre_pg::{Arriving, Tuning};
 use nacre_service::{AdminSocket, MailboxSender, Messenger, mailbox};
 use nacre_store::ObjectStore;
-use nacre_types::{Entropy, Epoch, PoolId};
+use nacre_types::{Entropy, Epoch, OsdId, PoolId};
 use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -168,8 +168,7 @@ pub fn assemble(config: &OsdConfig, partitions: usize, machines: Vec<Machine>) -
     let cluster_error = |source| StartError::Listen { osd: config.id, addr: bind.cluster, source };
     let booted = Arc::new(AtomicBool::new(false));
     let (mut parts, mut senders, mut shard_listeners) = (Vec::new(), Vec::new(), Vec::new());
-    let mut public_addr: Option<SocketAddr> = None;
-    let mut control: Option<(Listeners, Sockets, u32)> = None;
+    let (mut public_addr, mut control) = (None::<SocketAddr>, None::<(Listeners, Sockets, u32)>);
     let shared = machines.len() > 1;
     let shards_count = machines.len().max(1);
     let target = config.memory_target();
@@ -194,8 +193,8 @@ pub fn assemble(config: &OsdConfig, partitions: usize, machines: Vec<Machine>) -
                 Listeners::open(&mut messenger, (public, addr), bind).map_err(cluster_error)?;
             control = Some((listeners, sockets, (machine.entropy.u64() as u32).max(1)));
         } else {
-            let listener = ShardListener::open(&mut messenger, bind).map_err(cluster_error)?;
-            shard_listeners.push(listener);
+            let (id, socket) = listen(&mut messenger, bind.cluster, bind, false).map_err(cluster_error)?;
+            shard_listeners.push(ShardListener { id, socket });
         }
         let stored = stored_maps(machine.store.as_ref());
         parts.push(Parts {
@@ -222,8 +221,8 @@ pub fn assemble(config: &OsdConfig, partitions: usize, machines: Vec<Machine>) -
     for (part, first) in parts.iter_mut().zip(first_maps(&newest)) {
         part.begins_with = first;
     }
-    let stores = parts.iter().map(|part| part.store.as_ref() as &dyn ObjectStore);
-    let initial_pg_num = stored_initial_pg_nums(stores);
+    let initial_pg_num =
+        stored_initial_pg_nums(parts.iter().map(|part| part.store.as_ref() as &dyn ObjectStore));
     let misplaced = Misplaced::find(&parts, &initial_pg_num, partitions);
     let capacity_bytes = parts.iter().map(|part| part.store.usage().total_bytes).sum();
     let conn_max = parts.first().map_or(usize::MAX, |part| part.tuning.queues.conn_max);
@@ -232,20 +231,13 @@ pub fn assemble(config: &OsdConfig, partitions: usize, machines: Vec<Machine>) -
     let mut shards = Vec::new();
     for (shard, mut part) in parts.into_iter().enumerate() {
         if let Some((listeners, osd_addrs)) = &control {
-            if shard == 0 {
-                listeners.serve(osd_addrs, &mut part.messenger);
-                let now = part.clock.now();
-                part.ports = shard_ports(partitions, &shard_listeners);
-                let whose = (config.id, config.plane());
-                part.peers.0 = PeerLinks::new(whose, &part.tuning, part.ports.clone());
-                let addrs = (*listeners, osd_addrs.clone());
-                let store = StoreFacts { capacity_bytes, partitions };
-                let control = OsdControl::new(config.clone(), store, addrs, &part.tuning, now);
-                part.control = Some(control.with_snapshots(SnapshotIntake::open(part.store.as_ref())));
-            } else {
-                part.messenger.serve(part.public, Arc::clone(&osd_addrs.public));
-                let listener = shard_listeners[shard - 1];
-                part.peers.1 = Some(ShardLinks::new(config.id, listener, osd_addrs, &mut part.messenger));
+            match shard.checked_sub(1) {
+                None => {
+                    part.ports = shard_ports(partitions, &shard_listeners);
+                    let store = StoreFacts { capacity_bytes, partitions };
+                    take_control(&mut part, config, (listeners, osd_addrs), store);
+                }
+                Some(nth) => take_links(&mut part, config.id, shard_listeners[nth], osd_addrs),
             }
         }
         part.router = ShardRouter::new(shard, senders.clone(), partitions);
@@ -256,9 +248,30 @@ pub fn assemble(config: &OsdConfig, partitions: usize, machines: Vec<Machine>) -
     Ok(Osd { shards, senders, booted })
 }
 
+/// The first shard gets what the OSD does once.
+fn take_control(
+    part: &mut Parts,
+    config: &OsdConfig,
+    (listeners, osd_addrs): (&Listeners, &OsdAddrs),
+    store: StoreFacts,
+) {
+    listeners.serve(osd_addrs, &mut part.messenger);
+    part.peers.0 = PeerLinks::new((config.id, config.plane()), &part.tuning, part.ports.clone());
+    let addrs = (*listeners, osd_addrs.clone());
+    let control = OsdControl::new(config.clone(), store, addrs, &part.tuning, part.clock.now());
+    part.control = Some(control.with_snapshots(SnapshotIntake::open(part.store.as_ref())));
+}
+
+/// A shard beside the first one gets what it needs for links of its own.
+fn take_links(part: &mut Parts, osd: OsdId, listener: ShardListener, osd_addrs: &OsdAddrs) {
+    part.messenger.serve(part.public, Arc::clone(&osd_addrs.public));
+    let links = ShardLinks::new(osd, listener, Arc::clone(&osd_addrs.cluster), &mut part.messenger);
+    part.peers.1 = Some(links);
+}
+
 /// How the shards beside the first one are reached, if there are any.
 fn shard_ports(partitions: usize, listeners: &[ShardListener]) -> Option<ShardPorts> {
-    let ports: Vec<u16> = listeners.iter().map(ShardListener::port).collect();
+    let ports: Vec<u16> = listeners.iter().map(|listener| listener.socket.port()).collect();
     (!ports.is_empty())
         .then(|| ShardPorts { partitions: u32::try_from(partitions).unwrap_or(u32::MAX), ports })
 }

@@ -1,11 +1,12 @@
 //! The turn of a shard: wait; take what sockets, other shards and the store have; hand each to its PG; carry out what
 //! the PGs want; write to the sockets; sleep until the nearest deadline.
 
-use crate::admin::{CommandOutcome, CommandView, command};
+use crate::admin::{CommandOutcome, CommandView, command, show};
 use crate::bill::Work;
 use crate::command_reply::{Failure, reply};
 use crate::control::OsdControl;
 use crate::dispatch::{Dispatch, ShardAction};
+use crate::gather::{Gathered, Shown};
 use crate::lent_parts::LentParts;
 use crate::shard::{Background, Shard};
 use crate::shard_msg::{Question, ShardMsg};
@@ -175,6 +176,9 @@ impl Shard {
             maps.ask_for_past(&mut parts);
             self.take_control_events();
         }
+        while let Some(late) = self.gatherings.take_late(self.now) {
+            self.answer_gathered(Some(late));
+        }
         let (Dispatch { mut parts, .. }, Background { periodic, .. }) = self.lend();
         periodic.report(parts.pgs, &mut parts.cx, is_tick);
     }
@@ -204,6 +208,11 @@ impl Shard {
             Some(ShardAction::ShareOptions(options)) => self.set_options(options),
             Some(ShardAction::AskDevice(device)) => self.ask_device(device),
             Some(ShardAction::Command(session, tid, given)) => self.command(&session, tid, &given),
+            Some(ShardAction::Show(number, shown)) => self.show(number, shown),
+            Some(ShardAction::TakePart(number, shard, part)) => {
+                let gathered = self.gatherings.add(number, shard, *part);
+                self.answer_gathered(gathered);
+            }
             Some(ShardAction::Stop) => self.stopping = true,
         }
     }
@@ -224,9 +233,9 @@ impl Shard {
         self.smart.start(asker, &facts, &self.options, self.net.router.own_sender())
     }
 
-    /// A command of a client; answered at once, or from the shard of the PG that it is about.
-    fn command(&mut self, session: &Session, tid: u64, given: &Command) {
-        let view = CommandView {
+    /// What commands look at here.
+    fn view(&self) -> CommandView<'_> {
+        CommandView {
             config: &self.config,
             options: &self.options,
             is_booted: self.is_booted(),
@@ -235,8 +244,36 @@ impl Shard {
             control: self.control.get(),
             times: (self.now, self.wall),
             cpu: self.clock.cpu().unwrap_or_default(),
+        }
+    }
+
+    /// Shows this shard's part of the answer to a command. Behind a report that the answer waits for.
+    fn show(&mut self, number: u64, shown: Shown) {
+        if shown == Shown::Report {
+            let (Dispatch { mut parts, .. }, Background { periodic, .. }) = self.lend();
+            let report = periodic.make_report(parts.pgs, &mut parts.cx);
+            parts.cx.net.router.send(0, ShardMsg::Stats(Box::new(report)));
+        }
+        let part = Box::new(show(&self.view(), shown));
+        let router = &mut self.net.router;
+        router.send(0, ShardMsg::Part(number, router.me, part));
+    }
+
+    /// The client gets what all shards have shown.
+    fn answer_gathered(&mut self, gathered: Option<Gathered>) {
+        let Some(Gathered { session, tid, shown, answer }) = gathered else { return };
+        let answer = if shown == Shown::Report {
+            let seq = self.dispatch().parts.lend_control(|control, cx| control.stat_seq(cx));
+            seq.map_or(Value::Null, Value::from)
+        } else {
+            answer
         };
-        let answer: Result<Value, Failure> = match command(&view, session, given) {
+        self.net.tell_session(session, Message::from(reply(Ok(answer))).encode(tid));
+    }
+
+    /// A command of a client; answered at once, from the shard of the PG that it is about, or by all shards together.
+    fn command(&mut self, session: &Session, tid: u64, given: &Command) {
+        let answer: Result<Value, Failure> = match command(&self.view(), session, given) {
             CommandOutcome::Reply(answer) => answer,
             CommandOutcome::SetOptions(changes, shown) => {
                 for (info, value) in changes {
@@ -246,11 +283,14 @@ impl Shard {
                 }
                 Ok(shown)
             }
-            CommandOutcome::FlushStats => {
-                let (Dispatch { mut parts, .. }, Background { periodic, .. }) = self.lend();
-                let report = periodic.make_report(parts.pgs, &mut parts.cx);
-                let seq = parts.lend_control(|control, cx| control.flush_stats(cx, report));
-                Ok(seq.map_or(Value::Null, Value::from))
+            CommandOutcome::Gather(shown) => {
+                match self.gatherings.begin((session.id, tid), shown, self.now) {
+                    Ok(number) => {
+                        self.net.router.send_others(|| ShardMsg::Show(number, shown));
+                        return self.show(number, shown);
+                    }
+                    Err(failure) => Err(failure),
+                }
             }
             CommandOutcome::Ask(spg, kind) => {
                 let question = Question { session: session.id, tid, spg, kind };

@@ -11,14 +11,14 @@ const SHARDS_MAX: usize = 1024;
 /// How the shards of an OSD are reached by those of others.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ShardPorts {
-    /// Partitions of the OSD's store. A PG's number and they say on which shard it is.
+    /// Partitions of the OSD's store, by which PGs are shared out among shards.
     pub partitions: u32,
     /// The port of each shard but the first, at the OSD's address for other OSDs.
     pub ports: Vec<u16>,
 }
 
 impl ShardPorts {
-    /// Whether each shard of one OSD has a link with the same shard of the other: where PGs are on the same shards of both.
+    /// Whether each shard of one OSD has a link with the same shard of the other: where most PGs are on the same shards of both.
     #[must_use]
     pub fn pair_with(&self, other: &Self) -> bool {
         (self.partitions, self.ports.len()) == (other.partitions, other.ports.len())
@@ -93,10 +93,8 @@ mod tests {
             [5, 0, 0, 0, 7, 0, 0, 0],
             "as before there were links of shards"
         );
-        let several = PeerGreeting {
-            shards: Some(ShardPorts { partitions: 4, ports: vec![6802, 6803] }),
-            ..alone.clone()
-        };
+        let several =
+            PeerGreeting { shards: Some(ShardPorts { partitions: 4, ports: vec![6802, 6803] }), ..alone };
         assert_eq!(
             several.encode().front[..],
             [5, 0, 0, 0, 7, 0, 0, 0, 4, 0, 0, 0, 2, 0, 0, 0, 0x92, 0x1a, 0x93, 0x1a]

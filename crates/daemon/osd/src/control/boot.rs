@@ -1,14 +1,19 @@
-//! What [`nacre_osd_core::Boot`] decides, as messages to the monitor and lines of the log.
+//! What [`nacre_osd_core::Boot`] decides, carried out: messages to the monitor, lines of the log, and going on as a new instance.
 
+use super::{ControlCx, OsdControl, UnderCeph};
 use crate::config::OsdConfig;
-use crate::osd_addrs::Addresses;
+use crate::control_event::ControlEvent;
+use crate::osd_addrs::{Addresses, OsdAddrs};
 use crate::report::{self, StoreFacts};
 use nacre_msg::peer::PeerVersions;
 use nacre_msg::stats::PgStat;
-use nacre_msg::{MarkMeDown, OsdBeacon, OsdBoot, Superblock};
+use nacre_msg::{
+    LogPriority, MarkMeDead, MarkMeDown, Message, OsdAlive, OsdBeacon, OsdBoot, OsdPgTemp, Superblock,
+};
 use nacre_options::Values;
-use nacre_osd_core::{EndReason, Settings, min_last_epoch_clean};
+use nacre_osd_core::{Effect, EndReason, Event as BootEvent, Present, Settings, min_last_epoch_clean};
 use nacre_types::{AddrVec, Epoch, OsdId, PgId, UTime, features};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// What the options say of boot, beacons and leave.
@@ -99,6 +104,89 @@ pub(super) fn mark_me_down(config: &OsdConfig, addrs: &AddrVec, epoch: Epoch) ->
         epoch,
         request_ack: true,
         down_and_dead: true,
+    }
+}
+
+impl OsdControl {
+    /// Tells the boot machine, and does what it wants.
+    pub(super) fn boot_event(&mut self, cx: &mut ControlCx<'_>, event: BootEvent) {
+        let map = cx.maps.newest();
+        let present = Present {
+            now: cx.net.now,
+            map,
+            addrs: &self.osd_addrs.public.addrs,
+            monitor_open: self.mon.is_open(),
+            healthy: self.heartbeats.is_healthy(cx.net.now),
+            maps_kept_until: self.keeps_maps_until(map),
+            placed: self.ceph.as_ref().is_none_or(UnderCeph::is_placed),
+        };
+        self.boot.handle(&present, event);
+        let mut effects = Vec::new();
+        self.boot.drain(&mut effects);
+        effects.into_iter().for_each(|effect| self.boot_effect(cx, effect));
+    }
+
+    fn boot_effect(&mut self, cx: &mut ControlCx<'_>, effect: Effect) {
+        let (osd, epoch) = (self.config.id, cx.maps.newest().epoch);
+        let message: Message = match effect {
+            Effect::Boot { first_up } => {
+                let facts = (self.versions, self.store);
+                boot(&self.config, facts, &self.osd_addrs.addresses(), epoch, first_up).into()
+            }
+            Effect::Beacon { interval } => beacon(self.mgr.pgs(), epoch, interval).into(),
+            Effect::Alive { up_thru } => OsdAlive { version: epoch.into(), want: up_thru }.into(),
+            Effect::PgTemp(pg_temp) => {
+                OsdPgTemp { version: epoch.into(), map_epoch: epoch, pg_temp, forced: false }.into()
+            }
+            Effect::MarkMeDown => mark_me_down(&self.config, &self.osd_addrs.public.addrs, epoch).into(),
+            Effect::MarkMeDead => {
+                MarkMeDead { version: epoch.into(), fsid: self.config.fsid, osd, epoch }.into()
+            }
+            Effect::CloseLeases => {
+                self.heartbeats.leases.close();
+                return self.share_leases(cx);
+            }
+            Effect::ReopenLeases => {
+                self.heartbeats.leases.reopen();
+                return self.share_leases(cx);
+            }
+            Effect::Rebind => {
+                tracing::warn!(
+                    osd,
+                    epoch,
+                    "wrongly marked down by the map; going on as a new instance, with a new nonce"
+                );
+                let text =
+                    format!("osd.{osd} runs, and the map of epoch {epoch} has it down; it comes up again");
+                self.say(cx, LogPriority::WARN, text);
+                return self.rebind(cx);
+            }
+            Effect::End(reason) => {
+                log_end(osd, epoch, reason);
+                return cx.events.push(ControlEvent::End);
+            }
+        };
+        self.mon.send(message);
+    }
+
+    fn share_leases(&self, cx: &mut ControlCx<'_>) {
+        cx.events.push(ControlEvent::Leases(Arc::new(self.heartbeats.leases.clone())));
+    }
+
+    /// Goes on as a new instance: what was sent to and by the old one counts no more.
+    fn rebind(&mut self, cx: &mut ControlCx<'_>) {
+        let nonce = (cx.net.entropy.u64() as u32).max(1);
+        self.osd_addrs = self.osd_addrs.rebound(nonce);
+        self.listeners.serve(&self.osd_addrs, cx.net.messenger);
+        cx.peers.hang_up(cx.net.messenger);
+        self.heartbeats.hang_up(cx.net.messenger);
+        cx.net.messenger.forget_sessions();
+        let OsdAddrs { public, cluster, .. } = self.osd_addrs.clone();
+        cx.events.push(ControlEvent::Rebound { public, cluster });
+        // The monitor takes our address for clients from the session.
+        self.mon.restart(&mut cx.net);
+        let maps = cx.maps;
+        self.follow_peers(cx, maps.newest());
     }
 }
 

@@ -76,24 +76,29 @@ enum Sent {
     Ack(u64),
 }
 
+/// An OSD of two shards that reaches no monitor.
+pub(crate) fn two_shards() -> (Shard, Shard) {
+    let machine = |_| {
+        let net = RealNet::new().expect("an epoll");
+        let waker = net.waker();
+        Machine {
+            clock: Box::new(RealClock::start()),
+            entropy: Box::new(SeededEntropy(1)),
+            net: Box::new(net),
+            waker,
+            store: Box::new(MemStore::new(1 << 20)),
+            tuning: Tuning::default(),
+        }
+    };
+    let osd = assemble(&config(2), 2, (0..2).map(machine).collect()).expect("ports");
+    let mut shards = osd.shards.into_iter();
+    (shards.next().expect("the first"), shards.next().expect("the second"))
+}
+
 impl Shards {
     /// With as many clients, on connections that end nowhere.
     fn new(clients: u64) -> Self {
-        let machine = |_| {
-            let net = RealNet::new().expect("an epoll");
-            let waker = net.waker();
-            Machine {
-                clock: Box::new(RealClock::start()),
-                entropy: Box::new(SeededEntropy(1)),
-                net: Box::new(net),
-                waker,
-                store: Box::new(MemStore::new(1 << 20)),
-                tuning: Tuning::default(),
-            }
-        };
-        let mut shards =
-            assemble(&config(2), 2, (0..2).map(machine).collect()).expect("ports").shards.into_iter();
-        let (mut first, second) = (shards.next().expect("the first"), shards.next().expect("the second"));
+        let (mut first, second) = two_shards();
         first.now = at(0);
         first.net.sessions.set_limits(Limits { bytes: MAX, ..Limits::default() }, &mut first.net.messenger);
         for number in 1..=clients {

@@ -171,9 +171,18 @@ writer = Writer()
 wait('written', lambda: writer.total > 300)
 subprocess.check_call(['ceph', 'osd', 'pool', 'set', POOL, 'pg_num', '16'])
 wait('split', lambda: len(ask(prefix='pg ls')['pg_stats']) == 16 and is_clean())
+def tell(osd, *words): return json.loads(subprocess.check_output(['ceph', 'tell', 'osd.%d' % osd, *words]))
+# Connections with each of the others: two for pings, one of the first shards, and one of the second ones where there are two.
+def links(osd): return {link['osd']: link['tcp']['connections'] for link in tell(osd, 'dump_links')['links']}
+wait('links', lambda: links(0) == {1: 4, 2: 4} and links(2) == {0: 4, 1: 4})
+before = writer.total; kill(1, 1); wait('written', lambda: writer.total > before + 300)
+wait('links of first shards', lambda: links(0) == {1: 3, 2: 4} and links(2) == {0: 4, 1: 3})
 for osd in range(3):
-    before = writer.total; kill(osd)
+    before = writer.total; kill(osd, 2)
     wait('written', lambda: writer.total > before + 300); wait('clean', is_clean)
+wait('links', lambda: links(0) == {1: 4, 2: 4} and links(2) == {0: 4, 1: 4})
+# What both shards have counted.
+assert tell(0, 'perf', 'dump')['osd']['numpg'] == 16
 for osd in range(3): subprocess.check_call(['ceph', 'osd', 'deep-scrub', str(osd)], stdout=subprocess.DEVNULL)
 writer.finish()
 # These are of one partition each, and then of different ones.

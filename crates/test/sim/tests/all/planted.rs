@@ -123,13 +123,6 @@ fn messages_for_other_shards_dropped() {
     found_by(&NO_ANSWER, Planted::OtherShardsOpsDropped, plan);
 }
 
-/// Its PGs on such a shard never hear of each other.
-#[test]
-fn messages_that_wait_for_links_of_shards_dropped() {
-    let plan = Plan { shards: 2, ..Plan::default() };
-    found_by(&NO_ANSWER, Planted::CounterpartsNotAwaited, plan);
-}
-
 /// Who writes, and hears of the full pool from OSDs only; the first client gives commands.
 const WRITER: usize = 1;
 const PATIENCE: Duration = Duration::from_secs(60);
