@@ -382,6 +382,13 @@ impl ServiceAccess {
         Some(Authorizer::new(self.name.clone(), self.global_id, self.service, offer, proof, entropy))
     }
 
+    /// Whether it has made that authorizer.
+    #[must_use]
+    pub fn has_made(&self, authorizer: &Authorizer) -> bool {
+        let shown = authorizer.proof.as_ref().map(|(ticket, _)| ticket);
+        self.proof.as_ref().map(|proof| &proof.ticket) == shown
+    }
+
     /// Whether it is the same ticket of the same instance.
     #[must_use]
     pub fn is_same(&self, other: &Self) -> bool {

@@ -9,7 +9,6 @@ use crate::gather::Shown;
 use crate::link_report;
 use crate::lost;
 use crate::osd_network;
-use crate::perf_counters;
 use crate::pg_driver::PgDriver;
 use crate::shard_msg::QuestionKind;
 use crate::shard_net::ShardNet;
@@ -181,7 +180,7 @@ fn run(view: &CommandView<'_>, args: &Map<String, Value>) -> Result<CommandOutco
         "config diff" => config_diff(view.options),
         "flush_pg_stats" => return Ok(CommandOutcome::Gather(Shown::Report)),
         "perf dump" => return Ok(CommandOutcome::Gather(Shown::Counters)),
-        "perf schema" => perf_counters::schema(&asok::perf_dump(view.pg_driver, view.net, view.cpu)),
+        "perf schema" => return Ok(CommandOutcome::Gather(Shown::Schema)),
         "assert" => return Err(refused_crash(view.options)),
         "compact" => {
             return Err(elsewhere(
@@ -221,7 +220,7 @@ fn run(view: &CommandView<'_>, args: &Map<String, Value>) -> Result<CommandOutco
 pub(crate) fn show(view: &CommandView<'_>, shown: Shown) -> Value {
     let (pgs, times) = (view.pg_driver, view.times);
     match shown {
-        Shown::Counters => asok::perf_dump(pgs, view.net, view.cpu),
+        Shown::Counters | Shown::Schema => asok::perf_dump(pgs, view.net, view.cpu),
         Shown::Histograms => {
             let mut histograms = pgs.tracker.dump_histograms();
             histograms["device"] = device::dump_histograms(&pgs.store.counters().device);
@@ -309,7 +308,7 @@ fn status(view: &CommandView<'_>) -> Value {
         // No older one is kept whole.
         "oldest_map": map.epoch,
         "newest_map": map.epoch,
-        "num_pgs": view.pg_driver.pgs.all().len(),
+        "num_pgs": view.control.map_or(0, OsdControl::pg_count),
         "shards": view.net.router.shard_count(),
         "store": match &config.store {
             StoreConfig::Memory { .. } => "memory",

@@ -159,7 +159,12 @@ pub(crate) fn perf_dump(pg_driver: &PgDriver, net: &ShardNet, cpu: CpuTimes) -> 
         "osd-memory-target": pg_driver.memory.dump(),
         "osd-bill": pg_driver.bill.dump(),
         "osd-stages": stages,
-        "osd-cpu": { "threads_us": cpu.thread_ns / NS_PER_US, "process_us": cpu.process_ns / NS_PER_US },
+        "osd-cpu": {
+            "threads_us": cpu.thread_ns / NS_PER_US,
+            // By itself, too: one thread may have no time left beside others that have.
+            (format!("shard_{}_us", net.router.me)): cpu.thread_ns / NS_PER_US,
+            "process_us": cpu.process_ns / NS_PER_US,
+        },
         "throttle-osd_client_messages": messages,
         "throttle-osd_client_bytes": bytes,
         "osd-intake": intake(&net.messenger.intake()),

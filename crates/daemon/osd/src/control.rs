@@ -317,6 +317,11 @@ impl OsdControl {
         &self.heartbeats
     }
 
+    /// PGs of all shards, as they last reported.
+    pub(crate) fn pg_count(&self) -> u64 {
+        self.mgr.reports().map(|report| u64::from(report.pg_count)).sum()
+    }
+
     /// The connections of other shards with other OSDs.
     pub(crate) fn reported_links(&self) -> impl Iterator<Item = &BTreeMap<OsdId, LinkCounts>> {
         self.mgr.reports().map(|report| &report.links)
@@ -444,7 +449,7 @@ impl OsdControl {
     fn follow_cluster_mode(&mut self, cx: &mut ControlCx<'_>) {
         if self.cluster_mode.follow(cx.options) {
             for link in cx.peers.links().chain(self.heartbeats.links()) {
-                link.redial(cx.net.messenger, cx.net.now);
+                link.redial(cx.net.messenger);
             }
         }
     }

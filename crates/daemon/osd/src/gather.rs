@@ -2,6 +2,7 @@
 //! the command, makes one answer of them. With one shard its part is the answer.
 
 use crate::command_reply::Failure;
+use crate::perf_counters;
 use nacre_pg::SessionId;
 use nacre_types::{Errno, Stamp};
 use serde_json::{Map, Value};
@@ -10,14 +11,17 @@ use std::time::Duration;
 
 /// Commands under way at most.
 const GATHERINGS_MAX: usize = 256;
-/// A shard that has not shown its part after this time does nothing else either: the answer goes without it, and says so.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// A shard that has not shown its part after this time does nothing else either: the answer goes without it, and says so. `nacre doctor` waits
+/// for five seconds.
+const PATIENCE: Duration = Duration::from_secs(3);
 
 /// What each shard shows of itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Shown {
     /// `perf dump`
     Counters,
+    /// `perf schema`: the same, to be described.
+    Schema,
     /// `perf histogram dump`
     Histograms,
     /// `dump_ops_in_flight`
@@ -46,7 +50,7 @@ pub(crate) struct Gathered {
     pub(crate) session: SessionId,
     pub(crate) tid: u64,
     pub(crate) shown: Shown,
-    pub(crate) answer: Value,
+    pub(crate) answer: Result<Value, Failure>,
 }
 
 /// Commands that wait for parts of other shards.
@@ -101,8 +105,11 @@ impl Gatherings {
         let mut answer = merge(shown, parts.into_values().collect());
         if let Some(fields) = answer.as_object_mut().filter(|_| !silent.is_empty()) {
             fields.insert("shards_without_answer".to_owned(), silent.into());
+        } else if !silent.is_empty() {
+            let text = format!("shards {silent:?} of this OSD do not answer");
+            return Some(Gathered { session, tid, shown, answer: Err((Errno::ETIMEDOUT, text)) });
         }
-        Some(Gathered { session, tid, shown, answer })
+        Some(Gathered { session, tid, shown, answer: Ok(answer) })
     }
 }
 
@@ -115,6 +122,7 @@ fn merge(shown: Shown, parts: Vec<Value>) -> Value {
             keep_slowest(&mut whole);
             in_order(&mut whole);
         }
+        Shown::Schema => whole = perf_counters::schema(&whole),
         Shown::Counters | Shown::Histograms | Shown::Report => (),
     }
     whole
@@ -146,11 +154,10 @@ fn plus(name: &str, one: Value, other: Value) -> Value {
 
 fn fields_plus(mut one: Map<String, Value>, other: Map<String, Value>) -> Map<String, Value> {
     for (name, value) in other {
-        let sum = match one.remove(&name) {
-            Some(before) => plus(&name, before, value),
-            None => value,
-        };
-        one.insert(name, sum);
+        match one.get_mut(&name) {
+            Some(sum) => *sum = plus(&name, sum.take(), value),
+            None => drop(one.insert(name, value)),
+        }
     }
     // An average is made anew of what was summed up.
     let number = |name| one.get(name).and_then(Value::as_f64);
@@ -199,13 +206,16 @@ mod tests {
         let of = |ops: u64, sum: f64, process: u64| {
             json!({
                 "osd": { "op": ops, "op_latency": { "avgcount": ops, "sum": sum, "avgtime": sum / ops as f64 } },
-                "osd-cpu": { "threads_us": 10, "process_us": process },
+                "osd-cpu": { "threads_us": 10, (format!("shard_{process}_us")): 10, "process_us": process },
             })
         };
-        let whole = merge(Shown::Counters, vec![of(1, 3.0, 30), of(3, 1.0, 31)]);
+        let parts = vec![of(1, 3.0, 30), of(3, 1.0, 31)];
+        let schema = merge(Shown::Schema, parts.clone());
+        assert!(schema["osd-cpu"]["shard_31_us"]["type"].is_u64(), "{schema}");
+        let whole = merge(Shown::Counters, parts);
         let shown = json!({
             "osd": { "op": 4, "op_latency": { "avgcount": 4, "sum": 4.0, "avgtime": 1.0 } },
-            "osd-cpu": { "threads_us": 20, "process_us": 31 },
+            "osd-cpu": { "threads_us": 20, "shard_30_us": 10, "shard_31_us": 10, "process_us": 31 },
         });
         assert_eq!(whole, shown);
         assert_eq!(merge(Shown::Counters, vec![of(1, 3.0, 30)]), of(1, 3.0, 30), "one shard's is its own");
@@ -243,12 +253,16 @@ mod tests {
         let number = gatherings.begin((CLIENT, 7), Shown::Counters, at(1)).expect("there is room");
         assert!(gatherings.add(number, 0, counters(1)).is_none());
         let whole = gatherings.add(number, 1, counters(2)).expect("both have shown theirs");
-        assert_eq!((whole.session, whole.tid, whole.answer), (CLIENT, 7, counters(3)));
+        assert_eq!((whole.session, whole.tid, whole.answer), (CLIENT, 7, Ok(counters(3))));
         let number = gatherings.begin((CLIENT, 8), Shown::Counters, at(1)).expect("there is room");
-        assert!(gatherings.add(number, 0, counters(1)).is_none() && gatherings.take_late(at(10)).is_none());
-        let whole = gatherings.take_late(at(11)).expect("it is late");
-        assert_eq!(whole.answer, json!({ "op": 1, "shards_without_answer": [1] }));
+        assert!(gatherings.add(number, 0, counters(1)).is_none() && gatherings.take_late(at(3)).is_none());
+        let whole = gatherings.take_late(at(4)).expect("it is late");
+        assert_eq!(whole.answer, Ok(json!({ "op": 1, "shards_without_answer": [1] })));
         assert!(gatherings.add(number, 1, counters(2)).is_none() && gatherings.take_late(at(99)).is_none());
+        let number = gatherings.begin((CLIENT, 9), Shown::Report, at(1)).expect("there is room");
+        assert!(gatherings.add(number, 0, Value::Null).is_none());
+        let late = gatherings.take_late(at(4)).expect("it is late");
+        assert_eq!(late.answer.map_err(|failure| failure.0), Err(Errno::ETIMEDOUT), "not all have reported");
     }
 
     #[test]

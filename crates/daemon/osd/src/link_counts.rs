@@ -51,9 +51,9 @@ pub(crate) fn counts(
     conns: impl Iterator<Item = (OsdId, ConnId)>,
     messenger: &Messenger,
 ) -> BTreeMap<OsdId, LinkCounts> {
-    let mut ways = BTreeMap::<OsdId, LinkCounts>::new();
-    conns.for_each(|(osd, conn)| ways.entry(osd).or_default().add(messenger.tcp_counts(conn)));
-    ways
+    let mut of_osds = BTreeMap::<OsdId, LinkCounts>::new();
+    conns.for_each(|(osd, conn)| of_osds.entry(osd).or_default().add(messenger.tcp_counts(conn)));
+    of_osds
 }
 
 #[cfg(test)]

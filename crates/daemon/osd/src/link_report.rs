@@ -18,15 +18,15 @@ pub(crate) fn dump<'a>(
     messenger: &Messenger,
     now: Stamp,
 ) -> Value {
-    let mut ways = link_counts::counts(peers.conns().chain(heartbeats.conns()), messenger);
-    for (osd, way) in reported.flatten() {
-        ways.entry(*osd).or_default().merge(way);
+    let mut counts = link_counts::counts(peers.conns().chain(heartbeats.conns()), messenger);
+    for (osd, count) in reported.flatten() {
+        counts.entry(*osd).or_default().merge(count);
     }
     let mut answers: BTreeMap<_, _> = heartbeats.answers(now).collect();
     for osd in answers.keys() {
-        ways.entry(*osd).or_default();
+        counts.entry(*osd).or_default();
     }
-    let links = ways.iter().map(|(osd, way)| {
+    let links = counts.iter().map(|(osd, count)| {
         let (answers, heard) = (answers.remove(osd), heartbeats.heard(*osd));
         json!({
             "osd": osd,
@@ -39,7 +39,7 @@ pub(crate) fn dump<'a>(
             "segments_since_heard": heard.and_then(|heard| {
                 Some(messenger.tcp_counts(heard.conn)?.received.saturating_sub(heard.segments))
             }),
-            "tcp": way.to_json(),
+            "tcp": count.to_json(),
         })
     });
     json!({ "links": links.collect::<Vec<_>>() })

@@ -53,6 +53,8 @@ pub(crate) struct Link {
     dialled_at: Stamp,
     /// Times in a row that a connection did not last.
     failures: u32,
+    /// Of them the last ones that did not open at all.
+    unopened: u32,
     /// When the peer last said what we cannot read, and how often in a row.
     unreadable: (Stamp, u32),
     waiting: VecDeque<nacre_msg::RawMessage>,
@@ -112,8 +114,8 @@ pub(crate) trait Tickets {
     /// What opens a connection to a daemon of `service`; `None` when there is no ticket now.
     fn authorizer(&mut self, cx: &mut Context<'_>, service: EntityKind, offer: &Offer) -> Option<Authorizer>;
 
-    /// A daemon of `service` has refused the ticket.
-    fn refused(&mut self, service: EntityKind);
+    /// A daemon of `service` has refused the ticket that `shown` was made with.
+    fn refused(&mut self, service: EntityKind, shown: Option<&Authorizer>);
 }
 
 impl Tickets for MonClient {
@@ -121,7 +123,7 @@ impl Tickets for MonClient {
         Self::authorizer(self, cx, service, offer)
     }
 
-    fn refused(&mut self, service: EntityKind) {
+    fn refused(&mut self, service: EntityKind, _: Option<&Authorizer>) {
         self.ticket_refused(service);
     }
 }
@@ -139,8 +141,12 @@ impl Tickets for LentTicket {
         self.access.as_ref()?.authorizer(offer, cx.wall, cx.entropy)
     }
 
-    fn refused(&mut self, _: EntityKind) {
-        self.refused = self.access.take();
+    fn refused(&mut self, _: EntityKind, shown: Option<&Authorizer>) {
+        // Another one may have come meanwhile.
+        let refused = |access: &mut Arc<ServiceAccess>| shown.is_some_and(|shown| access.has_made(shown));
+        if let Some(access) = self.access.take_if(refused) {
+            self.refused = Some(access);
+        }
     }
 }
 
@@ -163,6 +169,7 @@ impl Link {
             redial_at: Stamp::default(),
             dialled_at: Stamp::default(),
             failures: 0,
+            unopened: 0,
             unreadable: (Stamp::default(), 0),
             waiting: VecDeque::new(),
             waiting_bytes: 0,
@@ -282,6 +289,11 @@ impl Link {
         (self.waiting_bytes, self.lost) = (0, true);
     }
 
+    /// A message was lost before there was the link.
+    pub(crate) fn note_loss(&mut self) {
+        self.lost = true;
+    }
+
     /// Whether messages were lost on the way to the peer, which takes messages again now. Said once.
     pub(crate) fn take_lost(&mut self) -> bool {
         self.open && std::mem::take(&mut self.lost)
@@ -302,9 +314,10 @@ impl Link {
     pub(crate) fn closed(&mut self, session: Option<Box<Session>>, now: Stamp) {
         let lasted = self.open && now.since(self.dialled_at) >= STEADY_AFTER;
         self.failures = if lasted { 0 } else { self.failures.saturating_add(1) };
-        if self.failures == UNREACHABLE_AFTER && self.dials.is_some() {
-            let (addrs, port, failures) = (&self.addrs, self.port, self.failures);
-            tracing::warn!(%addrs, port, failures, "no connection with a daemon comes about; it is dialled on: is the port open?");
+        self.unopened = if self.open { 0 } else { self.unopened.saturating_add(1) };
+        if self.unopened == UNREACHABLE_AFTER && self.dials.is_some() && self.kind == EntityKind::OSD {
+            let (addrs, port) = (&self.addrs, self.port);
+            tracing::warn!(%addrs, port, tries = UNREACHABLE_AFTER, "no connection with an OSD that is up comes about: is its port open?");
         }
         self.conn = None;
         self.open = false;
@@ -321,13 +334,12 @@ impl Link {
         }
     }
 
-    /// Ends the connection, if it is one that we dialled, to dial again at once; the session goes on.
-    pub(crate) fn redial(&mut self, messenger: &mut Messenger, now: Stamp) {
+    /// Ends the connection, if it is one that we dialled, to dial again when its end is told; the session goes on, with what has come already.
+    pub(crate) fn redial(&self, messenger: &mut Messenger) {
         if self.dials.is_some()
             && let Some(conn) = self.conn
         {
-            let session = messenger.hang_up(conn);
-            self.closed(session, now);
+            messenger.end(conn, "its protection is to be another".to_owned());
         }
     }
 
@@ -349,7 +361,7 @@ impl Link {
             Event::AuthDone { mode, payload, .. } => self.finish(dialler, conn, mode, payload),
             Event::AuthBad { result, .. } => {
                 tracing::info!(peer = %self.addrs, result, "our ticket was refused");
-                dialler.tickets.refused(self.kind);
+                dialler.tickets.refused(self.kind, self.authorizer.as_ref());
                 false
             }
             _ => true,

@@ -54,12 +54,12 @@ pub(crate) fn message_limits(target: Option<MemoryTarget>) -> MessageLimits {
     }
 }
 
-/// What messages may take of which some has come, at each of the `shards`; other daemons come to the first one.
+/// What messages may take of which some has come, at each of the `shards`.
 pub(crate) fn intake_limits(target: Option<MemoryTarget>, shards: usize) -> IntakeLimits {
     let (plan, bytes) = (plan(target), |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX));
     IntakeLimits {
         client_bytes: bytes(plan.client_intake_bytes()) / shards.max(1),
-        peer_bytes: bytes(plan.peer_intake_bytes()),
+        peer_bytes: bytes(plan.peer_intake_bytes()) / shards.max(1),
     }
 }
 

@@ -16,7 +16,7 @@ use nacre_pg::{Planted, Tuning};
 use nacre_service::{ConnId, Messenger};
 use nacre_types::{AddrVec, EntityKind, OsdId, Stamp};
 use std::cell::Cell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// One link for each OSD of ours that the map has up, dialled by either side.
@@ -30,6 +30,8 @@ pub(crate) struct PeerLinks {
     greeting: Option<RawMessage>,
     /// On a shard that is not the first: what that has heard of each OSD. It may be ahead of this shard's map.
     counterparts: BTreeMap<OsdId, Counterpart>,
+    /// OSDs to which another shard, which had the map first, wanted to send by a link that was not there yet.
+    missed: BTreeSet<OsdId>,
     /// When one is to be dialled; `None` when that may have changed since it was last asked.
     due: Cell<Option<Option<Stamp>>>,
 }
@@ -106,6 +108,7 @@ impl PeerLinks {
             link_max: tuning.queues.link_max,
             greeting: None,
             counterparts: BTreeMap::new(),
+            missed: BTreeSet::new(),
             due: Cell::new(None),
         }
     }
@@ -121,7 +124,7 @@ impl PeerLinks {
                 continue;
             }
             let (addrs, dials) = (target.addrs.clone(), target.dials);
-            let peer = match &self.greeting {
+            let mut peer = match &self.greeting {
                 Some(greeting) => {
                     let as_whom = dials.then(|| Arc::clone(as_whom));
                     let link = Link::new(EntityKind::OSD, addrs, as_whom, self.link_max);
@@ -138,6 +141,9 @@ impl PeerLinks {
                     peer
                 }
             };
+            if self.missed.remove(&target.osd) {
+                peer.link.note_loss();
+            }
             self.links.insert(target.osd, peer);
         }
     }
@@ -204,6 +210,19 @@ impl PeerLinks {
         }
         peer.link.send(messenger, message);
         None
+    }
+
+    /// The same for another shard of this OSD, whose map may be ahead: PGs hear of what was lost by that once there is a link.
+    pub(crate) fn send_for(
+        &mut self,
+        osd: OsdId,
+        message: RawMessage,
+        messenger: &mut Messenger,
+    ) -> Option<RawMessage> {
+        if !self.links.contains_key(&osd) {
+            self.missed.insert(osd);
+        }
+        self.send(osd, message, messenger)
     }
 
     /// Which peer a connection that is in use leads to.
@@ -357,6 +376,16 @@ mod tests {
         assert!(!second.send(1), "it waits");
         assert_eq!(second.learn(1, None), [0; 0], "late");
         assert_eq!(second.learn(2, None), [1]);
+    }
+
+    #[test]
+    fn what_another_shard_sends_before_there_is_a_link_is_told_as_lost() {
+        let mut second = Second::new();
+        let greeting = PeerGreeting { versions: PeerVersions::OURS, shards: None };
+        assert!(second.peers.send_for(1, greeting.encode(), &mut second.messenger).is_none());
+        second.follow(1);
+        let counterpart = Counterpart { addrs: addrs(1), port: None };
+        assert!(second.peers.learn_counterpart(1, counterpart, &second.as_whom).is_incomplete);
     }
 
     #[test]

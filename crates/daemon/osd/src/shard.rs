@@ -196,7 +196,7 @@ impl Shard {
         self.pg_driver.follow_options(&self.options);
         self.pg_driver.bill.enable(self.options.flag("nacre_bill"), self.clock.thread_cpu_ns().is_some());
         self.pg_driver.memory.follow_options(&self.options);
-        self.net.follow_options(&self.options, self.pg_driver.memory.client_bytes(), self.now);
+        self.net.follow_options(&self.options, self.pg_driver.memory.client_bytes());
     }
 
     /// True while the cluster has this OSD up, as far as the control shard knows.

@@ -138,10 +138,9 @@ impl ShardLinks {
         &mut self,
         options: &Values,
         (peers, messenger): (&mut PeerLinks, &mut Messenger),
-        now: Stamp,
     ) {
         if self.cluster_mode.follow(options) {
-            peers.links().for_each(|link| link.redial(messenger, now));
+            peers.links().for_each(|link| link.redial(messenger));
         }
     }
 }

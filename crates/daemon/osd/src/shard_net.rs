@@ -135,6 +135,13 @@ impl ShardNet {
         }
     }
 
+    /// The same for another shard.
+    pub(crate) fn send_peer_for(&mut self, osd: OsdId, message: RawMessage) {
+        if let Some(message) = self.peers.send_for(osd, message, &mut self.messenger) {
+            self.router.send(0, ShardMsg::ToPeer(osd, message));
+        }
+    }
+
     /// Sends a PG's message to the same PG, or another, of `osd`, which may be this one.
     pub(crate) fn send_pg(&mut self, me: OsdId, osd: OsdId, message: PeerMessage) {
         if osd == me {
@@ -218,9 +225,9 @@ impl ShardNet {
     }
 
     /// Takes over what options say of sessions. `client_bytes_max` is what the memory target has for clients' messages.
-    pub(crate) fn follow_options(&mut self, options: &Values, client_bytes_max: usize, now: Stamp) {
+    pub(crate) fn follow_options(&mut self, options: &Values, client_bytes_max: usize) {
         if let Some(links) = &mut self.shard_links {
-            links.follow_options(options, (&mut self.peers, &mut self.messenger), now);
+            links.follow_options(options, (&mut self.peers, &mut self.messenger));
         }
         // 0 means no limit.
         let limit = |name| Some(options.count(name)).filter(|limit| *limit > 0).unwrap_or(usize::MAX);

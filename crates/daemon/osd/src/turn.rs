@@ -249,7 +249,7 @@ impl Shard {
 
     /// Shows this shard's part of the answer to a command. Behind a report that the answer waits for.
     fn show(&mut self, number: u64, shown: Shown) {
-        if shown == Shown::Report {
+        if shown == Shown::Report && !self.pg_driver.was_broken() {
             let (Dispatch { mut parts, .. }, Background { periodic, .. }) = self.lend();
             let report = periodic.make_report(parts.pgs, &mut parts.cx);
             parts.cx.net.router.send(0, ShardMsg::Stats(Box::new(report)));
@@ -262,13 +262,14 @@ impl Shard {
     /// The client gets what all shards have shown.
     fn answer_gathered(&mut self, gathered: Option<Gathered>) {
         let Some(Gathered { session, tid, shown, answer }) = gathered else { return };
-        let answer = if shown == Shown::Report {
-            let seq = self.dispatch().parts.lend_control(|control, cx| control.stat_seq(cx));
-            seq.map_or(Value::Null, Value::from)
-        } else {
-            answer
+        let answer = match answer {
+            Ok(_) if shown == Shown::Report => {
+                let seq = self.dispatch().parts.lend_control(|control, cx| control.stat_seq(cx));
+                Ok(seq.map_or(Value::Null, Value::from))
+            }
+            answer => answer,
         };
-        self.net.tell_session(session, Message::from(reply(Ok(answer))).encode(tid));
+        self.net.tell_session(session, Message::from(reply(answer)).encode(tid));
     }
 
     /// A command of a client; answered at once, from the shard of the PG that it is about, or by all shards together.

@@ -9,6 +9,9 @@ const CLASS_MIN: u64 = 5;
 const CLASS_TAIL_MIN: u64 = 40;
 /// Requests of a kind from which on a device is judged by them.
 const WORK_MIN: u64 = 16;
+/// Requests of a kind below which chance has its part in a median: a few probes of a device may all meet something that the machine does at the
+/// same moments.
+const FEW: u64 = 100;
 /// Other devices that there must be: with one alone nobody could say which of the two is slow.
 const PEERS_MIN: usize = 2;
 /// A median is slow only if it is later than the peers' by so much: nobody feels less.
@@ -50,6 +53,13 @@ pub struct Finding {
     pub peers: usize,
     /// Seconds in which that was.
     pub window_s: u64,
+}
+
+impl Finding {
+    /// Few requests, and others had slower ones: a device that takes longer for each would have had the slowest, too.
+    fn may_be_chance(&self) -> bool {
+        self.requests < FEW && self.p99_us < self.peers_p99_us
+    }
 }
 
 /// What the requests of some time say of a device.
@@ -246,8 +256,14 @@ impl<'a> Peers<'a> {
                 let Some((outcome, factor)) = outcome else { continue };
                 judged.push((work, is_tail));
                 is_doubtful |= outcome == Outcome::Doubtful;
-                if outcome == Outcome::Slow && worst.is_none_or(|worst| factor > worst.ratio) {
-                    worst = Some(self.finding(osd, work, factor, is_tail));
+                if outcome != Outcome::Slow {
+                    continue;
+                }
+                let finding = self.finding(osd, work, factor, is_tail);
+                if finding.may_be_chance() {
+                    is_doubtful = true;
+                } else if worst.is_none_or(|worst| factor > worst.ratio) {
+                    worst = Some(finding);
                 }
             }
         }

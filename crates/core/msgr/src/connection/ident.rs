@@ -169,11 +169,11 @@ impl Connection {
             session.connect_seq = request.connect_seq;
             session.peer_global_seq = request.global_seq;
             let acked = session.acked(request.last_received);
-            let in_seq = session.in_seq;
+            let (in_seq, goes_on) = (session.in_seq, session.out_seq != 0);
             self.session = Some(session);
             acked?;
             self.sender.control(Tag::SessionReconnectOk, &in_seq.to_bytes());
-            self.open(true);
+            self.open(goes_on);
             return Ok(());
         }
         self.session = Some(session);

@@ -122,7 +122,7 @@ impl Session {
         let mut answers = prefixes.map(|_| BTreeMap::new());
         for ((number, osd), answer) in collect(self, questions, OSD_PATIENCE) {
             if let Some(answers) = answers.get_mut(number) {
-                answers.insert(osd, answer);
+                answers.insert(osd, answer.and_then(of_all_shards));
             }
         }
         answers
@@ -132,6 +132,14 @@ impl Session {
     pub(crate) fn tell(&mut self, osds: &[OsdId], prefix: &str) -> BTreeMap<OsdId, Answer> {
         let [answers] = self.tell_all(osds, [prefix]);
         answers
+    }
+}
+
+/// The answer, if it is of the whole OSD: sums without a shard would be taken for less work.
+fn of_all_shards(answer: Value) -> Answer {
+    match answer.get("shards_without_answer") {
+        Some(shards) => Err(format!("shards {shards} of it do not answer")),
+        None => Ok(answer),
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::session::Answer;
 use super::{Facts, Look};
+use crate::osd_cpu::busiest_thread_us;
 use nacre_types::device_latency::LATENCY_BUCKETS;
 use nacre_types::{DeviceWork, LatencyHistogram, OsdId};
 use serde_json::Value;
@@ -108,10 +109,8 @@ pub(super) fn ping_ms(facts: &Facts, from: OsdId, to: OsdId) -> Option<f64> {
 fn one(facts: &Facts, osd: OsdId, metadata: Option<&Value>, class: &str) -> Watched {
     let word = |name: &str| metadata.and_then(|facts| facts[name].as_str()).unwrap_or("unknown").to_owned();
     let perf = ok(&facts.before.perf, osd).zip(ok(&facts.after.perf, osd)).filter(|_| facts.window_s > 0.0);
-    let thread_share = perf.and_then(|(before, after)| {
-        let used_us = grown(Some(&before["osd-cpu"]["threads_us"]), &after["osd-cpu"]["threads_us"])?;
-        Some(used_us / 1e6 / facts.window_s)
-    });
+    let thread_share =
+        perf.and_then(|(before, after)| Some(busiest_thread_us(before, after)? / 1e6 / facts.window_s));
     let pings: Vec<f64> = facts
         .after
         .links

@@ -3,6 +3,7 @@
 
 use super::samples::Samples;
 use crate::cluster::session::Answer;
+use crate::osd_cpu::busiest_thread_us;
 use nacre_types::OsdId;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -69,8 +70,10 @@ pub(crate) struct Account {
     pub(crate) whole: [(u64, f64); 2],
     /// The largest first.
     pub(crate) parts: Vec<Part>,
-    /// Of each OSD's threads, the share of the window that they were on a processor; more than 1 where there are several.
+    /// Of each OSD's busiest thread, the share of the window that it was on a processor.
     pub(crate) busy: Vec<(OsdId, f64)>,
+    /// Microseconds that all threads of each OSD that tells were on a processor.
+    used_us: Vec<u64>,
     /// What each OSD did in the window.
     pub(crate) measured: BTreeMap<OsdId, Measured>,
     pub(crate) samples: Samples,
@@ -107,6 +110,7 @@ impl Account {
             whole: [(0, 0.0); 2],
             parts: Vec::new(),
             busy: Vec::new(),
+            used_us: Vec::new(),
             measured: BTreeMap::new(),
             samples,
             unknown: Vec::new(),
@@ -142,8 +146,9 @@ impl Account {
         let used_us = |dump: &Value| dump["osd-cpu"]["threads_us"].as_u64();
         // An OSD of an older version does not tell.
         let used_us = used_us(before).zip(used_us(after)).map(|(before, after)| after.saturating_sub(before));
-        let thread_share = used_us.map(|us| us as f64 / 1e6 / self.window_s);
-        thread_share.into_iter().for_each(|share| self.busy.push((osd, share)));
+        self.used_us.extend(used_us);
+        let thread_share = busiest_thread_us(before, after).map(|us| us / 1e6 / self.window_s);
+        self.busy.extend(thread_share.map(|share| (osd, share)));
         let at_device = |kinds: &[&str]| -> Option<(u64, f64)> {
             let of = kinds.iter().map(|kind| grown(before, after, "device", &format!("{kind}_latency")).ok());
             of.collect::<Option<Vec<_>>>()
@@ -189,10 +194,8 @@ impl Account {
     /// Microseconds of the OSDs' threads for each message that was answered, what they did for each other included; of those OSDs that tell.
     pub(crate) fn cpu_us_per_message(&self) -> Option<f64> {
         let count = self.whole.iter().map(|(count, _)| count).sum::<u64>();
-        let all_tell = self.busy.len() == self.osds && count > 0;
-        all_tell.then(|| {
-            self.busy.iter().map(|(_, share)| share).sum::<f64>() * self.window_s * 1e6 / count as f64
-        })
+        let all_tell = self.used_us.len() == self.osds && count > 0;
+        all_tell.then(|| self.used_us.iter().sum::<u64>() as f64 / count as f64)
     }
 
     pub(crate) fn to_json(&self) -> Value {

@@ -134,6 +134,23 @@ fn acknowledgements_go_out_in_time_without_answers() {
     assert!(pair.client.connection.unacked_bytes() < 32 * 20, "acknowledged on the way");
 }
 
+/// Whoever begins sessions with a greeting says it then.
+#[test]
+fn who_has_said_nothing_in_a_session_is_told_that_it_is_new() {
+    let mut pair = Pair::lossless(None, SessionAnswer::New, 5, 1);
+    pair.client.connection.send(message(0, 10, 10)).expect("room");
+    pair.settle().expect("no fault");
+    let client = pair.client.connection.into_session().expect("lossless");
+    let server = pair.server.connection.into_session().expect("lossless");
+    let mut pair = Pair::lossless(Some(client), existing(server), 6, 1);
+    pair.settle().expect("no fault");
+    let resumed = |peer: &Option<Peer>| peer.as_ref().map(|peer| peer.resumed);
+    assert_eq!(
+        [resumed(&pair.client.established), resumed(&pair.server.established)],
+        [Some(true), Some(false)]
+    );
+}
+
 #[test]
 fn a_forgotten_session_is_reset_on_the_side_that_remembers() {
     let (mut client, _) = talked();
