@@ -294,7 +294,7 @@ print(len(cut))
     // Of a plain upload that is cut off its tail stays, by a tag; of one in parts the part that was under way. radosgw alone knows of these.
     gateway.0.with("CUT", cut).sh(&format!(
         r#"{TOOLS}
-        until_true 150 'admin bi list --bucket killed | jq -e "length == 0"'
+        until_true 300 'admin bi list --bucket killed | jq -e "length == 0"'
         until_true 60 'admin gc process --include-all; admin gc list --include-all | jq -e "length == 0"'
         rados -p default.rgw.buckets.data ls | sed 's/_[0-9]*$//' | sort -u > left
         jq -r '.[1][] | "_" + . + "."' answers > names
