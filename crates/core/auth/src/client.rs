@@ -334,18 +334,11 @@ impl ClientAuth {
     /// What opens connections to daemons of `service`; `None` without a ticket.
     #[must_use]
     pub fn access(&self, service: EntityKind) -> Option<ServiceAccess> {
-        let proof = match self.method {
+        let held = match self.method {
             AuthMethod::None => None,
-            AuthMethod::Cephx => {
-                let held = self.tickets.get(&service_bit(service))?;
-                Some(Proof {
-                    ticket: held.ticket.clone(),
-                    key: held.session_key.clone(),
-                    expires: held.expires,
-                })
-            }
+            AuthMethod::Cephx => Some(self.tickets.get(&service_bit(service))?.clone()),
         };
-        Some(ServiceAccess { name: self.name.clone(), global_id: self.global_id, service, proof })
+        Some(ServiceAccess { name: self.name.clone(), global_id: self.global_id, service, held })
     }
 
     /// A daemon of `service` refused our ticket: it must be renewed before the next try.
@@ -361,39 +354,33 @@ pub struct ServiceAccess {
     global_id: u64,
     service: EntityKind,
     /// `None` with method none.
-    proof: Option<Proof>,
-}
-
-/// A ticket and what goes with it.
-#[derive(Debug, Clone)]
-struct Proof {
-    ticket: TicketBlob,
-    key: CryptoKey,
-    expires: UTime,
+    held: Option<Held>,
 }
 
 impl ServiceAccess {
     /// What opens a connection to a daemon of the service, offering the modes of `offer`; `None` when the ticket has expired.
     pub fn authorizer(&self, offer: &Offer, wall: UTime, entropy: &mut dyn Entropy) -> Option<Authorizer> {
-        if self.proof.as_ref().is_some_and(|proof| proof.expires <= wall) {
+        if self.held.as_ref().is_some_and(|held| held.expires <= wall) {
             return None;
         }
-        let proof = self.proof.as_ref().map(|proof| (proof.ticket.clone(), proof.key.clone()));
+        let proof = self.held.as_ref().map(|held| (held.ticket.clone(), held.session_key.clone()));
         Some(Authorizer::new(self.name.clone(), self.global_id, self.service, offer, proof, entropy))
     }
 
     /// Whether it has made that authorizer.
     #[must_use]
     pub fn has_made(&self, authorizer: &Authorizer) -> bool {
-        let shown = authorizer.proof.as_ref().map(|(ticket, _)| ticket);
-        self.proof.as_ref().map(|proof| &proof.ticket) == shown
+        self.ticket() == authorizer.proof.as_ref().map(|(ticket, _)| ticket)
     }
 
     /// Whether it is the same ticket of the same instance.
     #[must_use]
     pub fn is_same(&self, other: &Self) -> bool {
-        let ticket = |access: &Self| access.proof.as_ref().map(|proof| proof.ticket.clone());
-        (self.global_id, ticket(self)) == (other.global_id, ticket(other))
+        (self.global_id, self.ticket()) == (other.global_id, other.ticket())
+    }
+
+    fn ticket(&self) -> Option<&TicketBlob> {
+        self.held.as_ref().map(|held| &held.ticket)
     }
 }
 

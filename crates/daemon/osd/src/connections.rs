@@ -1,12 +1,11 @@
 //! [`Connections`]: connections of a shard come, prove their identity, and go; and what follows for clients, peers and OSD control.
 
 use crate::lent_parts::LentParts;
-use crate::peer_links::Counterpart;
 use crate::sessions::{AuthFrame, InboundPeer};
 use crate::shard_msg::ShardMsg;
 use crate::shard_net::{ShardCx, ShardNet};
 use nacre_auth::{ChangedCaps, Offer, RotatingKeys, ServiceAuthContext, VoidTickets};
-use nacre_msg::peer::{PeerGreeting, PeerVersions, ShardPorts};
+use nacre_msg::peer::{PeerGreeting, PeerVersions};
 use nacre_msg::{EntityCaps, RawMessage};
 use nacre_msgr::Peer;
 use nacre_options::Values;
@@ -21,13 +20,11 @@ pub(crate) struct Connections {
     keys: Arc<RotatingKeys>,
     /// What this OSD speaks with others.
     versions: PeerVersions,
-    /// On the first of several shards: how the others are reached.
-    ports: Option<ShardPorts>,
 }
 
 impl Connections {
-    pub(crate) fn new(osd: OsdId, versions: PeerVersions, ports: Option<ShardPorts>) -> Self {
-        Self { osd, keys: Arc::default(), versions, ports }
+    pub(crate) fn new(osd: OsdId, versions: PeerVersions) -> Self {
+        Self { osd, keys: Arc::default(), versions }
     }
 
     /// A connection that came in sends a frame of its authentication.
@@ -90,9 +87,9 @@ impl Connections {
         let ours = self.versions;
         match PeerGreeting::decode(raw) {
             Ok(greeting) if ours.agree(&greeting.versions).is_some() => {
-                // A process that is gone says nothing of its successor.
-                if parts.cx.net.peers.peer_of(conn) == Some(from) {
-                    self.tell_counterparts(parts.cx.net, from, greeting.shards.as_ref());
+                let net = &mut *parts.cx.net;
+                for (shard, counterpart) in net.peers.counterparts(from, conn, greeting.shards.as_ref()) {
+                    net.router.send(shard, ShardMsg::Counterpart(from, counterpart));
                 }
             }
             Ok(PeerGreeting { versions: theirs, .. }) => {
@@ -110,16 +107,6 @@ impl Connections {
                     format!("the versions of osd.{from} do not decode: {error}"),
                 );
             }
-        }
-    }
-
-    /// Each of the other shards hears where the same shard of `osd` is, if PGs are on the same ones there.
-    fn tell_counterparts(&self, net: &mut ShardNet, osd: OsdId, theirs: Option<&ShardPorts>) {
-        let (Some(ours), Some(addrs)) = (&self.ports, net.peers.addrs_of(osd).cloned()) else { return };
-        let theirs = theirs.filter(|theirs| ours.pair_with(theirs));
-        for nth in 0..ours.ports.len() {
-            let port = theirs.and_then(|theirs| theirs.ports.get(nth).copied());
-            net.router.send(nth + 1, ShardMsg::Counterpart(osd, Counterpart { addrs: addrs.clone(), port }));
         }
     }
 

@@ -249,7 +249,10 @@ impl Dispatch<'_> {
             ShardMsg::Force { spg, kind, forced } => pgs.deliver(cx, spg, Event::Force { kind, forced }),
             ShardMsg::Scrub { spg, deep, repair } => pgs.deliver(cx, spg, Event::Scrub { deep, repair }),
             ShardMsg::ToSession(session, message) => cx.net.tell_session(session, message),
-            ShardMsg::ToPeer(osd, message) => cx.net.send_peer_for(osd, message),
+            ShardMsg::ToPeer(osd, message) => {
+                cx.net.peers.note_missed(osd);
+                cx.net.send_peer(osd, message);
+            }
             ShardMsg::Counterpart(osd, counterpart) => {
                 let is_all_sent = cx.net.learn_counterpart(osd, counterpart);
                 cx.dial_links();

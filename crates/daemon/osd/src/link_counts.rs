@@ -18,13 +18,10 @@ pub(crate) struct LinkCounts {
 }
 
 impl LinkCounts {
-    fn add(&mut self, counts: Option<TcpCounts>) {
-        self.connections += 1;
-        let Some(counts) = counts else { return };
-        self.segments += counts.segments;
-        self.resent += counts.resent;
-        self.duplicates += counts.duplicates;
-        self.round_trip_max = self.round_trip_max.max(counts.round_trip);
+    /// Of one connection, of which TCP may tell nothing.
+    fn of(counts: Option<TcpCounts>) -> Self {
+        let TcpCounts { segments, resent, duplicates, round_trip, .. } = counts.unwrap_or_default();
+        Self { connections: 1, segments, resent, duplicates, round_trip_max: round_trip }
     }
 
     pub(crate) fn merge(&mut self, other: &Self) {
@@ -52,7 +49,9 @@ pub(crate) fn counts(
     messenger: &Messenger,
 ) -> BTreeMap<OsdId, LinkCounts> {
     let mut of_osds = BTreeMap::<OsdId, LinkCounts>::new();
-    conns.for_each(|(osd, conn)| of_osds.entry(osd).or_default().add(messenger.tcp_counts(conn)));
+    conns.for_each(|(osd, conn)| {
+        of_osds.entry(osd).or_default().merge(&LinkCounts::of(messenger.tcp_counts(conn)))
+    });
     of_osds
 }
 
@@ -66,7 +65,8 @@ mod tests {
             let mut ways = LinkCounts::default();
             for (segments, resent, us) in counts.iter().copied() {
                 let round_trip = Duration::from_micros(us);
-                ways.add(Some(TcpCounts { segments, resent, duplicates: 1, received: 9, round_trip }));
+                let counts = TcpCounts { segments, resent, duplicates: 1, received: 9, round_trip };
+                ways.merge(&LinkCounts::of(Some(counts)));
             }
             ways
         };

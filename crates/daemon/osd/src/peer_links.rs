@@ -28,6 +28,8 @@ pub(crate) struct PeerLinks {
     link_max: usize,
     /// What a session between first shards begins with; `None` on the others.
     greeting: Option<RawMessage>,
+    /// On the first of several shards: how the others are reached, as the greeting says.
+    ports: Option<ShardPorts>,
     /// On a shard that is not the first: what that has heard of each OSD. It may be ahead of this shard's map.
     counterparts: BTreeMap<OsdId, Counterpart>,
     /// OSDs to which another shard, which had the map first, wanted to send by a link that was not there yet.
@@ -95,8 +97,8 @@ impl PeerLinks {
         tuning: &Tuning,
         ports: Option<ShardPorts>,
     ) -> Self {
-        let greeting = PeerGreeting { versions: versions(tuning), shards: ports }.encode();
-        Self { greeting: Some(greeting), ..Self::of_further_shard((osd, plane), tuning) }
+        let greeting = PeerGreeting { versions: versions(tuning), shards: ports.clone() }.encode();
+        Self { greeting: Some(greeting), ports, ..Self::of_further_shard((osd, plane), tuning) }
     }
 
     /// Of another shard, with nobody yet.
@@ -107,6 +109,7 @@ impl PeerLinks {
             links: BTreeMap::new(),
             link_max: tuning.queues.link_max,
             greeting: None,
+            ports: None,
             counterparts: BTreeMap::new(),
             missed: BTreeSet::new(),
             due: Cell::new(None),
@@ -212,17 +215,11 @@ impl PeerLinks {
         None
     }
 
-    /// The same for another shard of this OSD, whose map may be ahead: PGs hear of what was lost by that once there is a link.
-    pub(crate) fn send_for(
-        &mut self,
-        osd: OsdId,
-        message: RawMessage,
-        messenger: &mut Messenger,
-    ) -> Option<RawMessage> {
+    /// Another shard, whose map may be ahead, sends to `osd`: where there is no link yet, PGs hear of the loss once there is one.
+    pub(crate) fn note_missed(&mut self, osd: OsdId) {
         if !self.links.contains_key(&osd) {
             self.missed.insert(osd);
         }
-        self.send(osd, message, messenger)
     }
 
     /// Which peer a connection that is in use leads to.
@@ -230,9 +227,20 @@ impl PeerLinks {
         self.links.iter().find(|(_, peer)| peer.link.conn() == Some(conn)).map(|(osd, _)| *osd)
     }
 
-    /// The process at the other end of a link, as the map has it.
-    pub(crate) fn addrs_of(&self, osd: OsdId) -> Option<&AddrVec> {
-        self.links.get(&osd).map(|peer| peer.link.addrs())
+    /// What each further shard is to hear of its counterpart in `osd`, which has said `theirs` on this connection. A process that is gone says
+    /// nothing of its successor.
+    pub(crate) fn counterparts(
+        &self,
+        osd: OsdId,
+        conn: ConnId,
+        theirs: Option<&ShardPorts>,
+    ) -> Vec<(usize, Counterpart)> {
+        let link = self.links.get(&osd).map(|peer| &peer.link).filter(|link| link.conn() == Some(conn));
+        let (Some(ours), Some(link)) = (&self.ports, link) else { return Vec::new() };
+        let theirs = theirs.filter(|theirs| ours.pair_with(theirs));
+        let port = |nth: usize| theirs.and_then(|theirs| theirs.ports.get(nth).copied());
+        let of = |nth| (nth + 1, Counterpart { addrs: link.addrs().clone(), port: port(nth) });
+        (0..ours.ports.len()).map(of).collect()
     }
 
     /// A peer that dials us is connected, by its own word from `peer.addrs`.
@@ -382,7 +390,8 @@ mod tests {
     fn what_another_shard_sends_before_there_is_a_link_is_told_as_lost() {
         let mut second = Second::new();
         let greeting = PeerGreeting { versions: PeerVersions::OURS, shards: None };
-        assert!(second.peers.send_for(1, greeting.encode(), &mut second.messenger).is_none());
+        second.peers.note_missed(1);
+        assert!(second.peers.send(1, greeting.encode(), &mut second.messenger).is_none());
         second.follow(1);
         let counterpart = Counterpart { addrs: addrs(1), port: None };
         assert!(second.peers.learn_counterpart(1, counterpart, &second.as_whom).is_incomplete);

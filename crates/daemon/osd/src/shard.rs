@@ -36,7 +36,6 @@ use crate::storage::StoreConfig;
 use nacre_env::{Clock, ListenerId};
 use nacre_heartbeat::Leases;
 use nacre_maps::OsdMap;
-use nacre_msg::peer::ShardPorts;
 use nacre_options::Values;
 use nacre_osd_core::{AdmissionGate, MapCache};
 use nacre_pg::Planted;
@@ -95,8 +94,6 @@ pub(crate) struct Parts {
     pub(crate) control: Option<OsdControl>,
     /// The links to other OSDs, and what a shard beside the first one needs for them.
     pub(crate) peers: (PeerLinks, Option<ShardLinks>),
-    /// On the first of several shards: how the others are reached.
-    pub(crate) ports: Option<ShardPorts>,
     pub(crate) public: ListenerId,
     pub(crate) store: Box<dyn ObjectStore + Send>,
     /// The maps that the store holds.
@@ -133,7 +130,7 @@ impl Shard {
             net: ShardNet::new(net, (sessions, router), parts.peers, maps, planted),
             pg_driver,
             control: ControlHost::new(parts.control, parts.booted),
-            connections: Connections::new(config.id, versions, parts.ports),
+            connections: Connections::new(config.id, versions),
             maps: MapIntake::new(config.id),
             config,
             clock: parts.clock,

@@ -135,13 +135,6 @@ impl ShardNet {
         }
     }
 
-    /// The same for another shard.
-    pub(crate) fn send_peer_for(&mut self, osd: OsdId, message: RawMessage) {
-        if let Some(message) = self.peers.send_for(osd, message, &mut self.messenger) {
-            self.router.send(0, ShardMsg::ToPeer(osd, message));
-        }
-    }
-
     /// Sends a PG's message to the same PG, or another, of `osd`, which may be this one.
     pub(crate) fn send_pg(&mut self, me: OsdId, osd: OsdId, message: PeerMessage) {
         if osd == me {
@@ -304,7 +297,7 @@ mod tests {
     use nacre_msg::peer::{PeerGreeting, PeerVersions};
     use nacre_types::PgId;
 
-    /// Pool 1 has two PGs, of which 1.0 is on the second shard, and goes to the first one when it is about to have one.
+    /// Pool 1 has two PGs, of which 1.1 is on the first shard, and goes to the second one when the pool is about to have one PG.
     fn map(epoch: Epoch, pending: u32) -> OsdMap {
         let pool = Pool { pg_num: 2, pg_num_pending: pending, ..Pool::default() };
         OsdMap { epoch, pools: [(1, pool)].into(), ..OsdMap::default() }

@@ -206,7 +206,6 @@ pub fn assemble(config: &OsdConfig, partitions: usize, machines: Vec<Machine>) -
             router: ShardRouter::new(shard, Vec::new(), partitions),
             control: None,
             peers: (PeerLinks::of_further_shard((config.id, config.plane()), &machine.tuning), None),
-            ports: None,
             public,
             store: machine.store,
             stored,
@@ -233,9 +232,9 @@ pub fn assemble(config: &OsdConfig, partitions: usize, machines: Vec<Machine>) -
         if let Some((listeners, osd_addrs)) = &control {
             match shard.checked_sub(1) {
                 None => {
-                    part.ports = shard_ports(partitions, &shard_listeners);
                     let store = StoreFacts { capacity_bytes, partitions };
-                    take_control(&mut part, config, (listeners, osd_addrs), store);
+                    let ports = shard_ports(partitions, &shard_listeners);
+                    take_control(&mut part, config, (listeners, osd_addrs, ports), store);
                 }
                 Some(nth) => take_links(&mut part, config.id, shard_listeners[nth], osd_addrs),
             }
@@ -252,11 +251,11 @@ pub fn assemble(config: &OsdConfig, partitions: usize, machines: Vec<Machine>) -
 fn take_control(
     part: &mut Parts,
     config: &OsdConfig,
-    (listeners, osd_addrs): (&Listeners, &OsdAddrs),
+    (listeners, osd_addrs, ports): (&Listeners, &OsdAddrs, Option<ShardPorts>),
     store: StoreFacts,
 ) {
     listeners.serve(osd_addrs, &mut part.messenger);
-    part.peers.0 = PeerLinks::new((config.id, config.plane()), &part.tuning, part.ports.clone());
+    part.peers.0 = PeerLinks::new((config.id, config.plane()), &part.tuning, ports);
     let addrs = (*listeners, osd_addrs.clone());
     let control = OsdControl::new(config.clone(), store, addrs, &part.tuning, part.clock.now());
     part.control = Some(control.with_snapshots(SnapshotIntake::open(part.store.as_ref())));

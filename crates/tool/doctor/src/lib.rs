@@ -5,7 +5,6 @@
 //! | `report` | findings, and what is unknown; as text and as JSON |
 //! | `cluster` | what a cluster tells of itself, and the checks of it; the session over which it is asked |
 //! | `why_slow` | where clients' time goes between two looks at the OSDs' counters |
-//! | `osd_cpu` | how busy an OSD's threads were |
 //! | `host` | facts of one machine, and the checks of them; what can be fixed |
 //!
 //! Layer: tool; uses base, io and daemon.
@@ -14,7 +13,6 @@
 
 mod cluster;
 mod host;
-mod osd_cpu;
 mod report;
 mod why_slow;
 

@@ -319,15 +319,10 @@ fn a_few_probes_that_are_late_name_nobody_where_others_had_later_ones() {
         let mut rig = Rig::new(9);
         let named = (0..120).flat_map(|step| {
             rig.step(|osd| {
-                let read = |us| Load { work: DeviceWork::Read, count: 1, others: 0, us };
                 let is_late = i64::from(osd) == 1 + step % 16;
-                vec![read(if osd == 0 {
-                    slow_us
-                } else if is_late {
-                    late_us
-                } else {
-                    300.0
-                })]
+                let others_us = if is_late { late_us } else { 300.0 };
+                let us = if osd == 0 { slow_us } else { others_us };
+                vec![Load { work: DeviceWork::Read, count: 1, others: 0, us }]
             })
         });
         named.filter(|change| matches!(change, Change::Slow(0, _))).count()

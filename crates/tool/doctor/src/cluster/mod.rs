@@ -6,7 +6,7 @@ mod links;
 pub(crate) mod session;
 mod slow_device;
 mod space;
-mod watched;
+pub(crate) mod watched;
 
 #[cfg(test)]
 mod tests;

@@ -2,7 +2,6 @@
 
 use super::session::Answer;
 use super::{Facts, Look};
-use crate::osd_cpu::busiest_thread_us;
 use nacre_types::device_latency::LATENCY_BUCKETS;
 use nacre_types::{DeviceWork, LatencyHistogram, OsdId};
 use serde_json::Value;
@@ -62,6 +61,16 @@ pub(super) fn grown(before: Option<&Value>, after: &Value) -> Option<f64> {
     let after = after.as_f64()?;
     let before = before.and_then(Value::as_f64).unwrap_or(0.0);
     Some(if after < before { after } else { after - before })
+}
+
+/// Microseconds that the busiest thread of an OSD was on a processor between two of its `perf dump`; `None` of one that does not tell. An OSD
+/// whose threads are busy for half of the time each has time left; one with an idle thread beside one that is always busy has none.
+pub(crate) fn busiest_thread_us(before: &Value, after: &Value) -> Option<f64> {
+    let (before, after) = (&before["osd-cpu"], after["osd-cpu"].as_object()?);
+    let of_shards = after.iter().filter(|(name, _)| name.starts_with("shard_"));
+    let busiest = of_shards.filter_map(|(name, us)| grown(before.get(name), us)).reduce(f64::max);
+    // An OSD of an older version tells of its first thread only.
+    busiest.or_else(|| grown(before.get("threads_us"), after.get("threads_us")?))
 }
 
 fn counts(dump: Option<&Value>, work: DeviceWork) -> Option<[u32; LATENCY_BUCKETS]> {

@@ -1,6 +1,7 @@
 //! Devices, threads and ways between OSDs: each that is slow, cut or lossy is named, and not what only looks like it.
 
 use super::tests::{checked, clean, histograms, only, set};
+use super::watched::busiest_thread_us;
 use super::*;
 use crate::report::Rank;
 use serde_json::{Value, json};
@@ -242,4 +243,13 @@ fn free_space_in_short_pieces_is_named_unless_the_device_is_full() {
     assert_eq!(finding.measured, measured);
     perf(&mut facts, 4, "/device-free/free_bytes", json!(60 << 20));
     assert_eq!(checks(&facts), []);
+}
+
+#[test]
+fn one_thread_of_several_may_be_busy() {
+    let of = |threads: u64, first: u64, second: u64| json!({ "osd-cpu": { "threads_us": threads, "shard_0_us": first, "shard_1_us": second, "process_us": 9 } });
+    assert_eq!(busiest_thread_us(&of(30, 10, 20), &of(130, 20, 110)), Some(90.0));
+    let alone = |us: u64| json!({ "osd-cpu": { "threads_us": us } });
+    assert_eq!(busiest_thread_us(&alone(5), &alone(12)), Some(7.0));
+    assert_eq!(busiest_thread_us(&json!({}), &json!({})), None);
 }

@@ -3,7 +3,7 @@
 
 use super::samples::Samples;
 use crate::cluster::session::Answer;
-use crate::osd_cpu::busiest_thread_us;
+use crate::cluster::watched::busiest_thread_us;
 use nacre_types::OsdId;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
