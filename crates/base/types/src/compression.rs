@@ -31,13 +31,15 @@ pub enum CompressionAlgorithm {
 /// What clients said of an object's data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum CompressionHint {
-    /// Nothing, or both.
+    /// They said nothing.
     #[default]
     None,
     /// They are worth compressing.
     Compressible,
     /// They are not.
     Incompressible,
+    /// Both of it, or one client this and another one that.
+    Both,
 }
 
 /// All of it for one pool, of sizes in bytes.
@@ -81,8 +83,8 @@ impl CompressionMode {
     pub const fn wants(self, hint: CompressionHint) -> bool {
         match self {
             Self::None => false,
-            Self::Passive => matches!(hint, CompressionHint::Compressible),
-            Self::Aggressive => !matches!(hint, CompressionHint::Incompressible),
+            Self::Passive => matches!(hint, CompressionHint::Compressible | CompressionHint::Both),
+            Self::Aggressive => !matches!(hint, CompressionHint::Incompressible | CompressionHint::Both),
             Self::Force => true,
         }
     }
@@ -154,11 +156,12 @@ mod tests {
 
     #[test]
     fn modes_follow_the_hints_of_clients() {
-        use CompressionHint::{Compressible, Incompressible, None};
+        use CompressionHint::{Both, Compressible, Incompressible, None};
         let wanted = CompressionMode::ALL
-            .map(|mode| [None, Compressible, Incompressible].map(|hint| mode.wants(hint)));
+            .map(|mode| [None, Compressible, Incompressible, Both].map(|hint| mode.wants(hint)));
         let (no, yes) = (false, true);
-        assert_eq!(wanted, [[no, no, no], [no, yes, no], [yes, yes, no], [yes, yes, yes]]);
+        // Each mode looks at one hint only, as `BlueStore::_choose_write_options` does.
+        assert_eq!(wanted, [[no; 4], [no, yes, no, yes], [yes, yes, no, no], [yes; 4]]);
     }
 
     #[test]

@@ -17,6 +17,7 @@ pub mod probes;
 mod services;
 mod sessions;
 pub mod slow_devices;
+pub mod slow_links;
 mod slow_requests;
 
 pub use bill::{Account, BILL_WINDOW_MAX, Bill, BillLine, BillSums, BillWindow, Client};

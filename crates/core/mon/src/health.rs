@@ -5,9 +5,11 @@
 //! get_health_checks`), because alerts and tools match on them.
 
 mod autoscale_checks;
+mod compression_checks;
 mod crash_checks;
 pub(crate) mod device_checks;
 mod device_health_checks;
+mod link_checks;
 mod map_checks;
 mod mds_checks;
 mod mgr_checks;
@@ -30,6 +32,7 @@ pub(crate) use words::words;
 /// Codes that a stock manager has as well and that we judge ourselves, by what OSDs report to us: the same cluster must not be degraded and
 /// clean in one answer.
 const OWN_CODES: &[&str] = &[
+    "BLUESTORE_NO_COMPRESSION",
     "LARGE_OMAP_OBJECTS",
     "MANY_OBJECTS_PER_PG",
     "OBJECT_MISPLACED",
@@ -72,9 +75,11 @@ pub fn checks(state: &State) -> Vec<Check> {
     out.extend(scrub_checks::checks(state, map));
     out.extend(crash_checks::check(state));
     out.extend(version_checks::check(state));
+    out.extend(compression_checks::check(state));
     out.extend(mon_checks::checks(state));
     out.extend(pg_checks::checks(state, map, &digest));
     out.extend(ping_checks::checks(state, map));
+    out.extend(link_checks::check(state, map));
     out.extend(autoscale_checks::checks(state, map, &digest));
     out.extend(unusable_values(state));
     out.extend(throttled_clients(state));

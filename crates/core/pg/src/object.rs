@@ -307,7 +307,8 @@ pub fn compression_hint(record: &Bytes) -> CompressionHint {
     match (flags & COMPRESSIBLE != 0, flags & INCOMPRESSIBLE != 0) {
         (true, false) => CompressionHint::Compressible,
         (false, true) => CompressionHint::Incompressible,
-        _ => CompressionHint::None,
+        (true, true) => CompressionHint::Both,
+        (false, false) => CompressionHint::None,
     }
 }
 
@@ -325,7 +326,7 @@ mod tests {
         assert_eq!(hint_of(0), CompressionHint::None);
         assert_eq!(hint_of(alloc_hint_flag::COMPRESSIBLE | 1), CompressionHint::Compressible);
         assert_eq!(hint_of(alloc_hint_flag::INCOMPRESSIBLE), CompressionHint::Incompressible);
-        assert_eq!(hint_of(256 | 512), CompressionHint::None, "both say nothing");
+        assert_eq!(hint_of(256 | 512), CompressionHint::Both);
         assert_eq!(compression_hint(&Bytes::from_static(b"\xff\xff")), CompressionHint::None);
     }
 

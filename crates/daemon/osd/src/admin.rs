@@ -1,11 +1,12 @@
 //! `ceph tell osd.N ...`: commands that an OSD answers itself. They run on the control shard.
 
 use crate::asok;
+use crate::bench_workload::Workload;
 use crate::command_reply::Failure;
 use crate::config::OsdConfig;
 use crate::control::OsdControl;
 use crate::device;
-use crate::gather::Shown;
+use crate::gather::{Shown, View};
 use crate::link_report;
 use crate::lost;
 use crate::osd_network;
@@ -109,14 +110,12 @@ pub(crate) enum CommandOutcome {
     Reply(Result<Value, Failure>),
     /// These options are to be set until the daemon restarts, and then the answer is this.
     SetOptions(Vec<(&'static OptionInfo, String)>, Value),
-    /// All shards show this of themselves.
+    /// All shards answer, with this.
     Gather(Shown),
     /// The shard of this PG answers.
     Ask(SpgId, QuestionKind),
     /// The devices below the store say how they are, or only the one with this id.
     AskDevices(Option<String>),
-    /// A bench is to write so many bytes in blocks of such a size, and answers when it is done.
-    StartBench { count: Option<u64>, size: Option<u64> },
 }
 
 /// Runs a command of the client with this session.
@@ -179,8 +178,8 @@ fn run(view: &CommandView<'_>, args: &Map<String, Value>) -> Result<CommandOutco
         "config show" => config_show(view.options),
         "config diff" => config_diff(view.options),
         "flush_pg_stats" => return Ok(CommandOutcome::Gather(Shown::Report)),
-        "perf dump" => return Ok(CommandOutcome::Gather(Shown::Counters)),
-        "perf schema" => return Ok(CommandOutcome::Gather(Shown::Schema)),
+        "perf dump" => return Ok(CommandOutcome::Gather(Shown::Now(View::Counters))),
+        "perf schema" => return Ok(CommandOutcome::Gather(Shown::Now(View::Schema))),
         "assert" => return Err(refused_crash(view.options)),
         "compact" => {
             return Err(elsewhere(
@@ -191,10 +190,10 @@ fn run(view: &CommandView<'_>, args: &Map<String, Value>) -> Result<CommandOutco
             let devid = Some(text(args, "devid")).filter(|devid| !devid.is_empty());
             return Ok(CommandOutcome::AskDevices(devid.map(str::to_owned)));
         }
-        "perf histogram dump" => return Ok(CommandOutcome::Gather(Shown::Histograms)),
-        "dump_ops_in_flight" => return Ok(CommandOutcome::Gather(Shown::OpsInFlight)),
-        "dump_blocked_ops" => return Ok(CommandOutcome::Gather(Shown::BlockedOps)),
-        "dump_historic_ops" => return Ok(CommandOutcome::Gather(Shown::HistoricOps)),
+        "perf histogram dump" => return Ok(CommandOutcome::Gather(Shown::Now(View::Histograms))),
+        "dump_ops_in_flight" => return Ok(CommandOutcome::Gather(Shown::Now(View::OpsInFlight))),
+        "dump_blocked_ops" => return Ok(CommandOutcome::Gather(Shown::Now(View::BlockedOps))),
+        "dump_historic_ops" => return Ok(CommandOutcome::Gather(Shown::Now(View::HistoricOps))),
         "dump_osd_network" => {
             let threshold = osd_network::threshold(
                 args.contains_key("value").then(|| number(args, "value")),
@@ -205,7 +204,7 @@ fn run(view: &CommandView<'_>, args: &Map<String, Value>) -> Result<CommandOutco
         "dump_links" => dump_links(view),
         "bench" => {
             let (count, size) = (number(args, "count"), number(args, "size"));
-            return Ok(CommandOutcome::StartBench { count, size });
+            return Ok(CommandOutcome::Gather(Shown::Bench(Workload::new(count, size)?)));
         }
         _ => {
             let osd = view.config.id;
@@ -217,21 +216,18 @@ fn run(view: &CommandView<'_>, args: &Map<String, Value>) -> Result<CommandOutco
 }
 
 /// What a shard shows of itself.
-pub(crate) fn show(view: &CommandView<'_>, shown: Shown) -> Value {
+pub(crate) fn show(view: &CommandView<'_>, shown: View) -> Value {
     let (pgs, times) = (view.pg_driver, view.times);
     match shown {
-        Shown::Counters | Shown::Schema => asok::perf_dump(pgs, view.net, view.cpu),
-        Shown::Histograms => {
+        View::Counters | View::Schema => asok::perf_dump(pgs, view.net, view.cpu),
+        View::Histograms => {
             let mut histograms = pgs.tracker.dump_histograms();
             histograms["device"] = device::dump_histograms(&pgs.store.counters().device);
             histograms
         }
-        Shown::OpsInFlight => asok::dump_ops(pgs, times),
-        Shown::BlockedOps => {
-            asok::dump_blocked_ops(pgs, view.options.seconds("osd_op_complaint_time"), times)
-        }
-        Shown::HistoricOps => pgs.tracker.dump_history(times),
-        Shown::Report => Value::Null,
+        View::OpsInFlight => asok::dump_ops(pgs, times),
+        View::BlockedOps => asok::dump_blocked_ops(pgs, view.options.seconds("osd_op_complaint_time"), times),
+        View::HistoricOps => pgs.tracker.dump_history(times),
     }
 }
 

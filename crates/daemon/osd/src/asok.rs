@@ -101,6 +101,7 @@ pub(crate) fn perf_sums(pg_driver: &PgDriver, net: &ShardNet, cpu: CpuTimes) -> 
         total_bytes: usage.total_bytes,
         used_bytes: usage.allocated_bytes,
         available_bytes: usage.available_bytes,
+        partitions: pg_driver.store.partitions(),
         recovered: 0, // `Periodic` knows
         kept_seconds: (kept.judged, kept.kept),
         commits: pg_driver.tracker.commits(),
@@ -130,6 +131,7 @@ pub(crate) fn perf_dump(pg_driver: &PgDriver, net: &ShardNet, cpu: CpuTimes) -> 
         ("stat_bytes", usage.total_bytes),
         ("stat_bytes_used", usage.allocated_bytes),
         ("stat_bytes_avail", usage.available_bytes),
+        ("nacre_partitions", pg_driver.store.partitions()),
     ] {
         osd.insert(name.to_owned(), value.into());
     }

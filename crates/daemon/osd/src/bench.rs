@@ -1,34 +1,26 @@
 //! `ceph tell osd.N bench`: writes to the store and measures, a little in each turn.
 //!
-//! The shard that does it may be OSD control's, which answers heartbeats: it goes on serving everybody meanwhile, so what is measured is
-//! what the store gives beside the clients' work.
+//! Each shard does its part of it, and the first one, which got the command, adds up what they measure (`gather`). They go on serving
+//! everybody meanwhile, heartbeats as well, so what is measured is what the store gives beside the clients' work.
 
-use crate::command_reply::{Failure, reply};
+use crate::bench_workload::{DURATION_MAX, Workload, result};
+use crate::command_reply::Failure;
+use crate::own_collection::BENCH_COLLECTION;
 use crate::pg_driver::{PgDriver, room};
+use crate::shard_msg::ShardMsg;
 use crate::shard_net::ShardCx;
-use nacre_buf::{ByteStr, Bytes};
-use nacre_msg::Message;
-use nacre_pg::SessionId;
+use nacre_buf::{BufList, ByteStr, Bytes};
 use nacre_store::ObjectStore;
 use nacre_txn::{Op, StoreToken, Transaction};
-use nacre_types::{Errno, HObject, PgId, SpgId, Stamp};
-use serde_json::{Value, json};
+use nacre_types::{Errno, HObject, Stamp};
 use std::collections::VecDeque;
-use std::time::Duration;
 
-/// Most that one bench writes.
-const BYTES_MAX: u64 = 1 << 30;
-/// Most bytes of a block.
-const BLOCK_BYTES_MAX: u64 = 64 << 20;
-/// Most blocks of a bench.
-const BLOCKS_MAX: u64 = 65_536;
-const BYTES_DEFAULT: u64 = 64 << 20;
-const BLOCK_BYTES_DEFAULT: u64 = 4 << 20;
-/// A store that has not taken it all by then is too slow for an answer.
-const DURATION_MAX: Duration = Duration::from_secs(20);
-/// Bytes under way at a time; one block at least. Enough to keep a device busy, little enough that clients hardly wait behind it.
+/// Bytes under way at a time on all shards together; one block of each at least. Enough to keep a device busy, little enough that clients
+/// hardly wait behind it.
 const UNDER_WAY_BYTES_MAX: u64 = 8 << 20;
-/// Blocks under way at a time.
+/// Of what is written, so much is in memory, over and over.
+const PATTERN_BYTES: usize = 1 << 20;
+/// Blocks under way at a time, likewise.
 const UNDER_WAY_MAX: usize = 128;
 
 /// The bench of a shard, if one is under way.
@@ -40,15 +32,30 @@ pub(crate) struct BenchSlot {
 }
 
 impl BenchSlot {
-    /// Begins a bench: `count` bytes in blocks of `size` bytes, answered to `session` under `tid` when it is done.
+    /// Begins this shard's part, the `nth` of so many, of the bench with this number among commands for all shards.
+    ///
+    /// # Errors
+    /// Another one is under way, or the store has no room for it.
     pub(crate) fn start(
         &mut self,
-        whose: (SessionId, u64),
-        what: (Option<u64>, Option<u64>),
+        number: u64,
+        (all, nth, shards): (Workload, usize, usize),
         store: &dyn ObjectStore,
         now: Stamp,
     ) -> Result<(), Failure> {
-        self.running = Some(Bench::start(whose, what, self.running.is_some(), store, now)?);
+        if self.running.is_some() {
+            return Err((Errno::EBUSY, "another bench is under way".to_owned()));
+        }
+        let Workload { count, size } = all.part(nth, shards);
+        if !room(store).has_room_for_bench(count) {
+            return Err((
+                Errno::ENOSPC,
+                format!("the store has no room for {count} bytes beside clients' data"),
+            ));
+        }
+        let pattern = Bytes::from(vec![0x5a; PATTERN_BYTES]);
+        let (written, under_way) = (0, VecDeque::new());
+        self.running = Some(Bench { number, count, size, shards, pattern, written, under_way, began: now });
         Ok(())
     }
 
@@ -72,16 +79,21 @@ impl BenchSlot {
 /// A bench under way.
 #[derive(Debug)]
 struct Bench {
-    /// The client's session that asked, and under which number.
-    session: SessionId,
-    tid: u64,
+    /// By which the shards' parts of it are known.
+    number: u64,
     count: u64,
     size: u64,
-    block: Bytes,
+    /// Shards that write.
+    shards: usize,
+    pattern: Bytes,
     written: u64,
     /// What is not durable, oldest first, with its bytes.
     under_way: VecDeque<(StoreToken, u64)>,
     began: Stamp,
+}
+
+fn object() -> HObject {
+    HObject::head(-1, ByteStr::EMPTY, ByteStr::EMPTY, ByteStr::from_static("bench"))
 }
 
 impl Bench {
@@ -91,46 +103,19 @@ impl Bench {
 
     fn has_room(&self) -> bool {
         let bytes: u64 = self.under_way.iter().map(|(_, bytes)| bytes).sum();
-        self.under_way.is_empty() || (bytes < UNDER_WAY_BYTES_MAX && self.under_way.len() < UNDER_WAY_MAX)
+        let has_room = bytes < UNDER_WAY_BYTES_MAX / self.shards.max(1) as u64;
+        self.under_way.is_empty() || (has_room && self.under_way.len() < UNDER_WAY_MAX / self.shards.max(1))
     }
-}
 
-fn scratch() -> SpgId {
-    SpgId::replicated(PgId::new(-1, 0))
-}
-
-fn object() -> HObject {
-    HObject::head(-1, ByteStr::EMPTY, ByteStr::EMPTY, ByteStr::from_static("bench"))
-}
-
-impl Bench {
-    /// Begins to write blocks of one object of a collection that belongs to no pool; the answer comes when it is done. `is_busy`:
-    /// another bench is under way.
-    fn start(
-        (session, tid): (SessionId, u64),
-        (count, size): (Option<u64>, Option<u64>),
-        is_busy: bool,
-        store: &dyn ObjectStore,
-        now: Stamp,
-    ) -> Result<Self, Failure> {
-        let (count, size) = (count.unwrap_or(BYTES_DEFAULT), size.unwrap_or(BLOCK_BYTES_DEFAULT));
-        if size == 0 || size > BLOCK_BYTES_MAX || count > BYTES_MAX || count / size > BLOCKS_MAX {
-            let limits = format!(
-                "count up to {BYTES_MAX} bytes, size from 1 to {BLOCK_BYTES_MAX} bytes, and at most {BLOCKS_MAX} blocks"
-            );
-            return Err((Errno::EINVAL, limits));
+    fn data(&self, bytes: u64) -> BufList {
+        let mut left = usize::try_from(bytes).unwrap_or_default();
+        let mut data = BufList::new();
+        while left > 0 {
+            let piece = self.pattern.slice(..left.min(PATTERN_BYTES));
+            left -= piece.len();
+            data.push(piece);
         }
-        if is_busy {
-            return Err((Errno::EBUSY, "another bench is under way".to_owned()));
-        }
-        if !room(store).has_room_for_bench(count) {
-            return Err((
-                Errno::ENOSPC,
-                format!("the store has no room for {count} bytes beside clients' data"),
-            ));
-        }
-        let block = Bytes::from(vec![0x5a; usize::try_from(size).unwrap_or_default()]);
-        Ok(Self { session, tid, count, size, block, written: 0, under_way: VecDeque::new(), began: now })
+        data
     }
 
     /// When it is due: at once when the store has made room for more.
@@ -147,14 +132,14 @@ impl Bench {
         }
     }
 
-    /// Writes as much as may be under way, and answers at the end. Yields what is left to do. `blocks` counts the blocks of all benches,
-    /// which number the tokens.
+    /// Writes as much as may be under way to an object of a collection that belongs to no pool, and says at the end what was measured. Yields
+    /// what is left to do. `blocks` counts the blocks of all benches, which number the tokens.
     fn go_on(mut self, pg_driver: &mut PgDriver, cx: &mut ShardCx<'_>, blocks: &mut u64) -> Option<Self> {
         while self.written < self.count && self.has_room() && !pg_driver.was_broken() {
             let length = self.size.min(self.count - self.written);
-            let data = self.block.slice(..usize::try_from(length).unwrap_or_default()).into();
+            let data = self.data(length);
             let op = Op::Write { object: object(), offset: self.written, data };
-            let txn = Transaction { collection: scratch(), ops: vec![op] };
+            let txn = Transaction { collection: BENCH_COLLECTION, ops: vec![op] };
             *blocks += 1;
             let token = StoreToken::without_pg(*blocks);
             pg_driver.submit(cx, txn, token);
@@ -163,26 +148,18 @@ impl Bench {
         }
         let elapsed = cx.now.since(self.began);
         let outcome = if self.written >= self.count && self.under_way.is_empty() {
-            Ok(self.result(elapsed))
-        } else if cx.now >= self.until() || pg_driver.was_broken() {
+            Ok(result(self.written, self.size, elapsed.as_secs_f64()))
+        } else if pg_driver.was_broken() {
+            Err((Errno::EIO, "the store has failed: see the OSD's log".to_owned()))
+        } else if cx.now >= self.until() {
             Err((Errno::ETIMEDOUT, format!("the store did not finish within {DURATION_MAX:?}")))
         } else {
             return Some(self);
         };
-        let remove = Transaction { collection: scratch(), ops: vec![Op::RemoveCollection] };
+        let remove = Transaction { collection: BENCH_COLLECTION, ops: vec![Op::RemoveCollection] };
         pg_driver.submit(cx, remove, StoreToken::without_pg(0));
-        cx.net.tell_session(self.session, Message::from(reply(outcome)).encode(self.tid));
+        let router = &mut cx.net.router;
+        router.send(0, ShardMsg::Part(self.number, router.me, Box::new(outcome)));
         None
-    }
-
-    fn result(&self, elapsed: Duration) -> Value {
-        let seconds = elapsed.as_secs_f64().max(f64::EPSILON);
-        json!({
-            "bytes_written": self.written,
-            "blocksize": self.size,
-            "elapsed_sec": seconds,
-            "bytes_per_sec": self.written as f64 / seconds,
-            "iops": (self.written as f64 / self.size as f64) / seconds,
-        })
     }
 }

@@ -10,6 +10,7 @@
 
 use crate::awaiting_memory::{Room, Waiting};
 use crate::bill::Work;
+use crate::command_reply::Failure;
 use crate::connections::{Connections, tell_reset};
 use crate::control::OsdControl;
 use crate::control_event::ControlEvent;
@@ -47,7 +48,7 @@ pub(crate) enum ShardAction {
     /// The first shard wants to know this of the shard, for the command of that number.
     Show(u64, Shown),
     /// A shard shows its part of the answer to a command.
-    TakePart(u64, usize, Box<serde_json::Value>),
+    TakePart(u64, usize, Box<Result<serde_json::Value, Failure>>),
     /// This is the shard's last turn.
     Stop,
 }

@@ -5,7 +5,7 @@
 //! written to each: at the next start it may be another shard's, and whatever epoch a PG has stored, the map of it must be there. All else
 //! that the OSD keeps for itself is in the first one.
 
-use crate::own_collection::{OWN_COLLECTION, is_of_maps};
+use crate::own_collection::{OWN_COLLECTION, is_of_maps, is_of_pool};
 use nacre_buf::{BufList, ByteStr, Bytes};
 use nacre_pg::{Arriving, Pg};
 use nacre_store::{
@@ -38,7 +38,7 @@ impl Divided {
     ) -> Self {
         let mut found: BTreeMap<SpgId, (_, usize)> = BTreeMap::new();
         for (nth, store) in std::iter::once(&first).chain(others.iter().map(|(_, store)| store)).enumerate() {
-            for spg in store.collections().into_iter().filter(|spg| *spg != OWN_COLLECTION) {
+            for spg in store.collections().into_iter().filter(is_of_pool) {
                 // As long as the one that is copied is there, that is the PG's. Of two, one has ended, and the other one was made anew since.
                 // One without records is being split off, and newer.
                 let is_pgs = Arriving::of(store.as_ref(), &spg).is_none();

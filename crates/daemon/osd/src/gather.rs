@@ -1,9 +1,11 @@
 //! [`Gatherings`]: commands that all shards of an OSD answer together, such as `perf dump`. Each shard shows its part; the first one, which got
 //! the command, makes one answer of them. With one shard its part is the answer.
 
+use crate::bench_workload::{self, Workload};
 use crate::command_reply::Failure;
 use crate::perf_counters;
 use nacre_pg::SessionId;
+use nacre_store::StoreUsage;
 use nacre_types::{Errno, Stamp};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
@@ -15,9 +17,9 @@ const GATHERINGS_MAX: usize = 256;
 /// for five seconds.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// What each shard shows of itself.
+/// What a shard can show of itself at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Shown {
+pub(crate) enum View {
     /// `perf dump`
     Counters,
     /// `perf schema`: the same, to be described.
@@ -30,8 +32,27 @@ pub(crate) enum Shown {
     BlockedOps,
     /// `dump_historic_ops`
     HistoricOps,
+}
+
+/// What each shard has to answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Shown {
+    /// What is to be seen now.
+    Now(View),
     /// `flush_pg_stats`: nothing, once it has reported.
     Report,
+    /// `bench`: what it has measured, once it has written its part.
+    Bench(Workload),
+}
+
+impl Shown {
+    /// How long the answer waits for shards.
+    fn patience(self) -> Duration {
+        match self {
+            Self::Bench(_) => bench_workload::DURATION_MAX + PATIENCE,
+            _ => PATIENCE,
+        }
+    }
 }
 
 /// One command, and the parts that have come.
@@ -40,7 +61,7 @@ struct Gathering {
     session: SessionId,
     tid: u64,
     shown: Shown,
-    parts: BTreeMap<usize, Value>,
+    parts: BTreeMap<usize, Result<Value, Failure>>,
     until: Stamp,
 }
 
@@ -76,17 +97,27 @@ impl Gatherings {
         shown: Shown,
         now: Stamp,
     ) -> Result<u64, Failure> {
+        let is_bench = |shown: Shown| matches!(shown, Shown::Bench(_));
+        if is_bench(shown) && self.under_way.values().any(|other| is_bench(other.shown)) {
+            return Err((Errno::EBUSY, "another bench is under way".to_owned()));
+        }
         if self.under_way.len() >= GATHERINGS_MAX {
             return Err((Errno::EBUSY, "too many commands are under way; try again".to_owned()));
         }
         self.next += 1;
-        let gathering = Gathering { session, tid, shown, parts: BTreeMap::new(), until: now + PATIENCE };
+        let gathering =
+            Gathering { session, tid, shown, parts: BTreeMap::new(), until: now + shown.patience() };
         self.under_way.insert(self.next, gathering);
         Ok(self.next)
     }
 
     /// A shard shows its part; the answer, if it was the last one.
-    pub(crate) fn add(&mut self, number: u64, shard: usize, part: Value) -> Option<Gathered> {
+    pub(crate) fn add(
+        &mut self,
+        number: u64,
+        shard: usize,
+        part: Result<Value, Failure>,
+    ) -> Option<Gathered> {
         let gathering = self.under_way.get_mut(&number)?;
         gathering.parts.insert(shard, part);
         let is_whole = gathering.parts.len() == self.shard_count;
@@ -102,9 +133,15 @@ impl Gatherings {
     fn end(&mut self, number: u64) -> Option<Gathered> {
         let Gathering { session, tid, shown, parts, .. } = self.under_way.remove(&number)?;
         let silent: Vec<usize> = (0..self.shard_count).filter(|shard| !parts.contains_key(shard)).collect();
-        let mut answer = merge(shown, parts.into_values().collect());
-        if let Some(fields) = answer.as_object_mut().filter(|_| !silent.is_empty()) {
-            fields.insert("shards_without_answer".to_owned(), silent.into());
+        let parts: Vec<Value> = match parts.into_values().collect() {
+            Ok(parts) => parts,
+            Err(failure) => return Some(Gathered { session, tid, shown, answer: Err(failure) }),
+        };
+        let mut answer = merge(shown, parts);
+        if let (Shown::Now(_), Some(fields)) = (shown, answer.as_object_mut()) {
+            if !silent.is_empty() {
+                fields.insert("shards_without_answer".to_owned(), silent.into());
+            }
         } else if !silent.is_empty() {
             let text = format!("shards {silent:?} of this OSD do not answer");
             return Some(Gathered { session, tid, shown, answer: Err((Errno::ETIMEDOUT, text)) });
@@ -115,17 +152,39 @@ impl Gatherings {
 
 /// One answer of the parts of all shards.
 fn merge(shown: Shown, parts: Vec<Value>) -> Value {
-    let mut whole = parts.into_iter().reduce(|whole, part| plus("", whole, part)).unwrap_or_default();
     match shown {
-        Shown::OpsInFlight | Shown::BlockedOps => in_order(&mut whole),
-        Shown::HistoricOps => {
+        Shown::Now(view) => merge_views(view, parts),
+        Shown::Report => Value::Null,
+        Shown::Bench(_) => bench_workload::together(&parts),
+    }
+}
+
+fn merge_views(view: View, parts: Vec<Value>) -> Value {
+    let available = available(&parts);
+    let mut whole = parts.into_iter().reduce(|whole, part| plus("", whole, part)).unwrap_or_default();
+    match view {
+        View::OpsInFlight | View::BlockedOps => in_order(&mut whole),
+        View::HistoricOps => {
             keep_slowest(&mut whole);
             in_order(&mut whole);
         }
-        Shown::Schema => whole = perf_counters::schema(&whole),
-        Shown::Counters | Shown::Histograms | Shown::Report => (),
+        View::Schema => whole = perf_counters::schema(&whole),
+        View::Counters => {
+            let shown = whole.pointer_mut("/osd/stat_bytes_avail");
+            shown.into_iter().for_each(|sum| *sum = available.into());
+        }
+        View::Histograms => (),
     }
     whole
+}
+
+/// Bytes that are available to all of them together: not the sum.
+fn available(parts: &[Value]) -> u64 {
+    let of = |part: &Value| {
+        let osd = part.get("osd")?;
+        Some((osd.get("stat_bytes_avail")?.as_u64()?, osd.get("nacre_partitions")?.as_u64()?))
+    };
+    StoreUsage::available_together(parts.iter().filter_map(of))
 }
 
 /// The sum of what two shards show under `name`. Numbers are added, but for those that all shards have in common; operations stand beside each
@@ -210,22 +269,34 @@ mod tests {
             })
         };
         let parts = vec![of(1, 3.0, 30), of(3, 1.0, 31)];
-        let schema = merge(Shown::Schema, parts.clone());
+        let schema = merge_views(View::Schema, parts.clone());
         assert!(schema["osd-cpu"]["shard_31_us"]["type"].is_u64(), "{schema}");
-        let whole = merge(Shown::Counters, parts);
+        let whole = merge_views(View::Counters, parts);
         let shown = json!({
             "osd": { "op": 4, "op_latency": { "avgcount": 4, "sum": 4.0, "avgtime": 1.0 } },
             "osd-cpu": { "threads_us": 20, "shard_30_us": 10, "shard_31_us": 10, "process_us": 31 },
         });
         assert_eq!(whole, shown);
-        assert_eq!(merge(Shown::Counters, vec![of(1, 3.0, 30)]), of(1, 3.0, 30), "one shard's is its own");
+        assert_eq!(
+            merge_views(View::Counters, vec![of(1, 3.0, 30)]),
+            of(1, 3.0, 30),
+            "one shard's is its own"
+        );
+    }
+
+    #[test]
+    fn a_store_is_as_full_as_its_fullest_partition() {
+        let of = |available: u64, partitions: u64| json!({ "osd": { "stat_bytes_avail": available, "nacre_partitions": partitions } });
+        assert_eq!(merge_views(View::Counters, vec![of(60, 2), of(20, 1)]), of(60, 3), "20 in each of three");
+        assert_eq!(merge_views(View::Counters, vec![of(60, 2), of(40, 1)]), of(90, 3), "30 in each");
+        assert_eq!(merge_views(View::Counters, vec![of(60, 1)]), of(60, 1));
     }
 
     #[test]
     fn histograms_have_one_axis() {
         let of =
             |values: [u64; 3]| json!({ "osd": { "h": { "axes": [{ "buckets": 3 }], "values": values } } });
-        assert_eq!(merge(Shown::Histograms, vec![of([1, 0, 2]), of([5, 1, 0])]), of([6, 1, 2]));
+        assert_eq!(merge_views(View::Histograms, vec![of([1, 0, 2]), of([5, 1, 0])]), of([6, 1, 2]));
     }
 
     #[test]
@@ -233,14 +304,14 @@ mod tests {
         let op = |began: &str, duration: f64| json!({ "initiated_at": began, "duration": duration });
         let ops = |ops: &[Value]| json!({ "num_ops": ops.len(), "ops": ops });
         let (first, second, third) = (op("1", 1.0), op("2", 9.0), op("3", 5.0));
-        let whole = merge(
-            Shown::OpsInFlight,
+        let whole = merge_views(
+            View::OpsInFlight,
             vec![ops(&[first.clone(), third.clone()]), ops(std::slice::from_ref(&second))],
         );
         assert_eq!(whole, ops(&[first.clone(), second.clone(), third.clone()]));
         let history = |ops: &[Value]| json!({ "size": 2, "duration": 600, "ops": ops });
-        let whole = merge(
-            Shown::HistoricOps,
+        let whole = merge_views(
+            View::HistoricOps,
             vec![history(&[first, third.clone()]), history(std::slice::from_ref(&second))],
         );
         assert_eq!(whole, history(&[second, third]), "the slowest of all");
@@ -250,28 +321,50 @@ mod tests {
     fn the_answer_waits_for_all_shards_but_not_for_ever() {
         let mut gatherings = Gatherings::new(2);
         let counters = |ops: u64| json!({ "op": ops });
-        let number = gatherings.begin((CLIENT, 7), Shown::Counters, at(1)).expect("there is room");
-        assert!(gatherings.add(number, 0, counters(1)).is_none());
-        let whole = gatherings.add(number, 1, counters(2)).expect("both have shown theirs");
+        let part = |ops: u64| Ok(counters(ops));
+        let number = gatherings.begin((CLIENT, 7), Shown::Now(View::Counters), at(1)).expect("there is room");
+        assert!(gatherings.add(number, 0, part(1)).is_none());
+        let whole = gatherings.add(number, 1, part(2)).expect("both have shown theirs");
         assert_eq!((whole.session, whole.tid, whole.answer), (CLIENT, 7, Ok(counters(3))));
-        let number = gatherings.begin((CLIENT, 8), Shown::Counters, at(1)).expect("there is room");
-        assert!(gatherings.add(number, 0, counters(1)).is_none() && gatherings.take_late(at(3)).is_none());
+        let number = gatherings.begin((CLIENT, 8), Shown::Now(View::Counters), at(1)).expect("there is room");
+        assert!(gatherings.add(number, 0, part(1)).is_none() && gatherings.take_late(at(3)).is_none());
         let whole = gatherings.take_late(at(4)).expect("it is late");
         assert_eq!(whole.answer, Ok(json!({ "op": 1, "shards_without_answer": [1] })));
-        assert!(gatherings.add(number, 1, counters(2)).is_none() && gatherings.take_late(at(99)).is_none());
+        assert!(gatherings.add(number, 1, part(2)).is_none() && gatherings.take_late(at(99)).is_none());
         let number = gatherings.begin((CLIENT, 9), Shown::Report, at(1)).expect("there is room");
-        assert!(gatherings.add(number, 0, Value::Null).is_none());
+        assert!(gatherings.add(number, 0, Ok(Value::Null)).is_none());
         let late = gatherings.take_late(at(4)).expect("it is late");
         assert_eq!(late.answer.map_err(|failure| failure.0), Err(Errno::ETIMEDOUT), "not all have reported");
+    }
+
+    #[test]
+    fn one_shards_failure_is_that_of_a_bench_which_may_take_longer_and_is_alone() {
+        let mut gatherings = Gatherings::new(2);
+        let shown = Shown::Bench(Workload::new(None, None).expect("what is not given"));
+        let number = gatherings.begin((CLIENT, 7), shown, at(1)).expect("there is room");
+        assert!(gatherings.add(number, 0, Ok(json!({ "bytes_written": 4 }))).is_none());
+        assert!(gatherings.take_late(at(1) + bench_workload::DURATION_MAX).is_none());
+        let failure = (Errno::ENOSPC, "no room".to_owned());
+        let whole = gatherings.add(number, 1, Err(failure.clone())).expect("both have said something");
+        assert_eq!(whole.answer, Err(failure));
+        let number = gatherings.begin((CLIENT, 8), shown, at(1)).expect("the other one has ended");
+        assert_eq!(gatherings.begin((CLIENT, 9), shown, at(1)).expect_err("one at a time").0, Errno::EBUSY);
+        assert!(gatherings.add(number, 0, Ok(json!({ "bytes_written": 4 }))).is_none());
+        let late = gatherings.take_late(at(99)).expect("it is late");
+        assert_eq!(
+            late.answer.map_err(|failure| failure.0),
+            Err(Errno::ETIMEDOUT),
+            "half of a bench is none"
+        );
     }
 
     #[test]
     fn so_many_are_under_way_and_no_more() {
         let mut gatherings = Gatherings::new(2);
         for tid in 0..GATHERINGS_MAX as u64 {
-            assert!(gatherings.begin((CLIENT, tid), Shown::Counters, at(1)).is_ok());
+            assert!(gatherings.begin((CLIENT, tid), Shown::Now(View::Counters), at(1)).is_ok());
         }
-        let refused = gatherings.begin((CLIENT, 9), Shown::Counters, at(1)).expect_err("too many");
+        let refused = gatherings.begin((CLIENT, 9), Shown::Now(View::Counters), at(1)).expect_err("too many");
         assert_eq!(refused.0, Errno::EBUSY);
     }
 }

@@ -32,7 +32,7 @@
 //! | `own_collection`, `recovery_snapshot` | what is kept for ourselves in the store, and for the case that all monitors are lost |
 //! | `storage` | the store's files |
 //! | `divided` | several partitions of a store for one shard |
-//! | `periodic`, `idle_trim`, `bench` | what comes back every second; memory given back; `ceph tell osd.N bench` |
+//! | `periodic`, `idle_trim`, `bench`, `bench_workload` | what comes back every second; memory given back; `ceph tell osd.N bench` |
 //! | `bill` | what clients a thread has worked for, and what our monitor hears of it |
 //! | `power` | what the machine draws |
 //! | `stage_sums` | what that clock has counted, for the manager |
@@ -48,6 +48,7 @@ mod admin_sessions;
 mod asok;
 mod awaiting_memory;
 mod bench;
+mod bench_workload;
 mod bill;
 mod client_limits;
 mod command_reply;

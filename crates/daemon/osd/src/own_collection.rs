@@ -16,6 +16,8 @@ use std::sync::Arc;
 
 /// The OSD's own collection.
 pub const OWN_COLLECTION: SpgId = SpgId::replicated(PgId::new(-1, u32::MAX));
+/// Where `ceph tell osd.N bench` writes, as long as one is under way.
+pub(crate) const BENCH_COLLECTION: SpgId = SpgId::replicated(PgId::new(-1, 0));
 const MAP_PREFIX: &str = "osdmap/";
 const INITIAL_PG_NUM_KEY: ByteStr = ByteStr::from_static("origins");
 /// Maps kept, but for PGs that change their partition; one that is further behind begins with the oldest.
@@ -26,6 +28,12 @@ const FORGOTTEN_MAX: usize = 16;
 const LEVELLED_MAX: usize = 16;
 /// Maps that are read at a time.
 const MAPS_READ_MAX: usize = 16;
+
+/// Whether a collection is a PG's, or a copy of one: what an OSD has for itself belongs to no pool.
+#[must_use]
+pub const fn is_of_pool(collection: &SpgId) -> bool {
+    collection.pg.pool >= 0
+}
 
 fn map_key(epoch: Epoch) -> ByteStr {
     ByteStr::from(format!("{MAP_PREFIX}{epoch:010}"))

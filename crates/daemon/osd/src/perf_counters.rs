@@ -5,7 +5,7 @@
 
 use crate::stage_sums::{StageSums, stage};
 use nacre_msg::{PerfCounterType, counter_kind};
-use nacre_store::{DeviceTotals, StoreCounters};
+use nacre_store::{DeviceTotals, StoreCounters, StoreUsage};
 use nacre_types::DeviceWork;
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -27,6 +27,8 @@ pub(crate) struct PerfSums {
     pub(crate) total_bytes: u64,
     pub(crate) used_bytes: u64,
     pub(crate) available_bytes: u64,
+    /// Parts of the store that this is about.
+    pub(crate) partitions: u64,
     /// Objects that were brought to where they belong, in PGs that it leads.
     pub(crate) recovered: u64,
     /// Seconds of recovery beside clients, and those of them in which its limit was kept.
@@ -60,7 +62,10 @@ impl PerfSums {
             pg_count: self.pg_count + other.pg_count,
             total_bytes: self.total_bytes + other.total_bytes,
             used_bytes: self.used_bytes + other.used_bytes,
-            available_bytes: self.available_bytes + other.available_bytes,
+            available_bytes: StoreUsage::available_together(
+                [self, other].into_iter().map(|sums| (sums.available_bytes, sums.partitions)),
+            ),
+            partitions: self.partitions + other.partitions,
             recovered: self.recovered + other.recovered,
             kept_seconds: add(self.kept_seconds, other.kept_seconds),
             commits: add(self.commits, other.commits),
@@ -355,6 +360,7 @@ mod tests {
         total_bytes: 100,
         used_bytes: 40,
         available_bytes: 60,
+        partitions: 1,
         recovered: 3,
         kept_seconds: (20, 19),
         commits: (4, 44),

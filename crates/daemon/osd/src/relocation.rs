@@ -19,6 +19,7 @@
 //! After a kill at any point: as long as there is a collection without the note, that is the PG, and the copy begins anew. Where there is
 //! none, the one that is whole is the PG.
 
+use crate::own_collection::BENCH_COLLECTION;
 use crate::pg_driver::{PgDriver, room};
 use crate::relocation_msg::{RelocationMsg, Run};
 use crate::relocations::{Arrival, Awaited, Departure, Expected, Located, located, pg_exists};
@@ -75,6 +76,7 @@ impl PgDriver {
     /// map (`depart_misplaced`).
     pub(crate) fn in_place(&mut self, cx: &mut ShardCx<'_>) -> Vec<SpgId> {
         let mut here = BTreeSet::new();
+        self.forget_bench(cx);
         let abandoned = std::mem::take(&mut self.relocations.abandoned);
         for Located { partition, spg, .. } in abandoned {
             let remove = vec![Op::RemoveCollection];
@@ -94,6 +96,24 @@ impl PgDriver {
             }
         }
         here.into_iter().collect()
+    }
+
+    /// What is left of a bench that ended with an earlier life of the OSD.
+    fn forget_bench(&mut self, cx: &mut ShardCx<'_>) {
+        let all = self.store.each_partition();
+        let left = |(number, store): (usize, &dyn ObjectStore)| {
+            store.collections().contains(&BENCH_COLLECTION).then_some(number)
+        };
+        let only = || left((cx.net.router.me, self.store.as_ref()));
+        let left: Vec<usize> = if all.is_empty() {
+            only().into_iter().collect()
+        } else {
+            all.into_iter().filter_map(left).collect()
+        };
+        for number in left {
+            let token = StoreToken::without_pg(0);
+            self.submit_to(cx, number, BENCH_COLLECTION, vec![Op::RemoveCollection], token);
+        }
     }
 
     /// As the OSD starts: what was in other partitions than those where it is to be, and has come to the newest map of all shards there, goes.

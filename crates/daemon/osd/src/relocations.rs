@@ -1,6 +1,6 @@
 //! What a shard knows of PGs that change their partition: see `relocation`.
 
-use crate::own_collection::{OWN_COLLECTION, ancestors};
+use crate::own_collection::{ancestors, is_of_pool};
 use crate::relocation_msg::Run;
 use crate::shard_msg::MovedPg;
 use nacre_maps::OsdMap;
@@ -34,7 +34,7 @@ impl Located {
 /// The PGs' collections in the partitions that a shard has.
 pub(crate) fn located(store: &dyn ObjectStore, shard: usize) -> Vec<Located> {
     let of = |(partition, store): (usize, &dyn ObjectStore)| -> Vec<Located> {
-        let pgs = store.collections().into_iter().filter(|spg| *spg != OWN_COLLECTION);
+        let pgs = store.collections().into_iter().filter(is_of_pool);
         let at = |spg| {
             let (arriving, seen) = (Arriving::of(store, &spg), Pg::stored_epoch(store, &spg));
             Located { partition, spg, arriving, seen }

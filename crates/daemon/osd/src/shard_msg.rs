@@ -1,6 +1,7 @@
 //! [`ShardMsg`]: messages between the shards of one OSD; [`ShardRouter`]: which shard a PG is on, and the way there.
 
 use crate::bill::BillSample;
+use crate::command_reply::Failure;
 use crate::dynamic_perf_stats::PerfSamples;
 use crate::gather::Shown;
 use crate::link_counts::LinkCounts;
@@ -87,7 +88,7 @@ pub(crate) enum ShardMsg {
     /// Show this of yourself, for the command of that number.
     Show(u64, Shown),
     /// To OSD control: what the shard of this number shows.
-    Part(u64, usize, Box<serde_json::Value>),
+    Part(u64, usize, Box<Result<serde_json::Value, Failure>>),
     /// A PG changes its partition.
     Relocation(SpgId, RelocationMsg),
     /// The shard ends.
@@ -254,6 +255,8 @@ impl ShardRouter {
         // A shard that is behind others meets maps from before pools that are known already.
         if map.epoch > self.remembered_epoch {
             self.initial_pg_num.retain(|pool, _| map.pools.contains_key(pool));
+            self.left.retain(|spg| map.pools.contains_key(&spg.pg.pool));
+            self.first_shards.retain(|spg, _| map.pools.contains_key(&spg.pg.pool));
         }
         let mut has_changed = std::mem::take(&mut self.is_unsaved);
         for (id, pool) in &map.pools {
@@ -466,6 +469,13 @@ mod tests {
         for seed in [1, 3] {
             assert_eq!(routers[0].way_of(&spg(seed)), Way::Forward(1), "{seed}");
             assert_eq!(routers[1].way_of(&spg(seed)), Way::Here, "{seed}");
+        }
+        for router in &mut routers {
+            router.learn_map(&map(3, &[]));
+            assert!(
+                router.first_shards.is_empty() && router.left.is_empty(),
+                "with the pool that is forgotten"
+            );
         }
     }
 }

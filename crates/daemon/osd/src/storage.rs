@@ -4,6 +4,7 @@
 mod devices;
 mod encryption;
 mod error;
+mod facts;
 mod metadata;
 mod moves;
 mod opening;
@@ -33,7 +34,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 pub use crate::own_collection::{
-    MapsApart, OWN_COLLECTION, partition_of, stored_initial_pg_nums, stored_maps,
+    MapsApart, OWN_COLLECTION, is_of_pool, partition_of, stored_initial_pg_nums, stored_maps,
 };
 pub use crate::recovery_snapshot::stored_snapshot;
 pub use crate::relocation::is_arriving;
@@ -51,7 +52,7 @@ const META_FILE: &str = "meta.redb";
 const JOURNAL_FILE: &str = "meta.journal";
 /// The note of a move of log or metadata that has not ended.
 const NOTE_FILE: &str = "move";
-/// What was found about the device when the store was last opened: a name and a value in each line.
+/// What was found about the devices when the store was last opened: a name and a value in each line.
 const DEVICE_FILE: &str = "device";
 /// Of the metadata's file system, kept for a store that has no other room left: a few checkpoints of deletions.
 const META_RESERVE_BYTES: u64 = 64 << 20;
@@ -310,7 +311,7 @@ fn place(folder: &Path, name: &str, elsewhere: Option<&Path>) -> Result<Option<P
     Ok(Some(path))
 }
 
-/// What was found about the device when the store in `folder` was last opened by an OSD, for `osd metadata`.
+/// What was found about the devices when the store in `folder` was last opened by an OSD, for `osd metadata`.
 #[must_use]
 pub fn device_facts(folder: &Path) -> BTreeMap<String, String> {
     let text = std::fs::read_to_string(folder.join(DEVICE_FILE)).unwrap_or_default();

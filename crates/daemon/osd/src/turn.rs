@@ -247,16 +247,35 @@ impl Shard {
         }
     }
 
-    /// Shows this shard's part of the answer to a command. Behind a report that the answer waits for.
+    /// Shows this shard's part of the answer to a command, at once or when it has it.
     fn show(&mut self, number: u64, shown: Shown) {
-        if shown == Shown::Report && !self.pg_driver.was_broken() {
-            let (Dispatch { mut parts, .. }, Background { periodic, .. }) = self.lend();
-            let report = periodic.make_report(parts.pgs, &mut parts.cx);
-            parts.cx.net.router.send(0, ShardMsg::Stats(Box::new(report)));
-        }
-        let part = Box::new(show(&self.view(), shown));
+        let part = match shown {
+            Shown::Now(view) => Ok(show(&self.view(), view)),
+            Shown::Report => {
+                self.report();
+                Ok(Value::Null)
+            }
+            Shown::Bench(all) => {
+                let router = &self.net.router;
+                let (part, store) = ((all, router.me, router.shard_count()), self.pg_driver.store.as_ref());
+                match self.bench.start(number, part, store, self.now) {
+                    Ok(()) => return,
+                    Err(failure) => Err(failure),
+                }
+            }
+        };
         let router = &mut self.net.router;
-        router.send(0, ShardMsg::Part(number, router.me, part));
+        router.send(0, ShardMsg::Part(number, router.me, Box::new(part)));
+    }
+
+    /// The first shard hears how this one stands, before it gets what is said from now on.
+    fn report(&mut self) {
+        if self.pg_driver.was_broken() {
+            return;
+        }
+        let (Dispatch { mut parts, .. }, Background { periodic, .. }) = self.lend();
+        let report = periodic.make_report(parts.pgs, &mut parts.cx);
+        parts.cx.net.router.send(0, ShardMsg::Stats(Box::new(report)));
     }
 
     /// The client gets what all shards have shown.
@@ -299,13 +318,6 @@ impl Shard {
             }
             CommandOutcome::AskDevices(devid) => {
                 match self.ask_devices(Asker::Client(session.id, tid, devid)) {
-                    Ok(()) => return,
-                    Err(failure) => Err(failure),
-                }
-            }
-            CommandOutcome::StartBench { count, size } => {
-                let (whose, store) = ((session.id, tid), self.pg_driver.store.as_ref());
-                match self.bench.start(whose, (count, size), store, self.now) {
                     Ok(()) => return,
                     Err(failure) => Err(failure),
                 }

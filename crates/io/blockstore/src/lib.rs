@@ -105,7 +105,7 @@ pub use mount::MountReport;
 pub use offline::{DeviceExtent, FreeSpace, Layout, ObjectShape, PackedExtent};
 pub use options::{Options, Planted};
 pub use partitions::Partitions;
-pub use probe::probe;
+pub use probe::{KnownDevice, KnownDevices, log_bytes, probe};
 pub use store::BlockStore;
 pub use trim::TrimReport;
 pub use wal_device::SplitDisk;

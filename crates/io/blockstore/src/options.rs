@@ -2,10 +2,14 @@
 
 use nacre_store::DiscardPolicy;
 
-/// Part of a device that the log takes by default, and its bounds.
+/// Part of a device that the log takes by default.
 const WAL_DIVISOR: u64 = 16;
-const WAL_BYTES_MIN: u64 = 1 << 20;
+/// Bytes that it has at least then, and at most.
+pub(crate) const WAL_BYTES_MIN: u64 = 1 << 20;
 const WAL_BYTES_MAX: u64 = 256 << 20;
+
+/// Bytes of transactions that make a log record full, where no device asks for more.
+pub(crate) const RECORD_BYTES_MAX: usize = 256 << 10;
 
 /// Both halves of the journal that the metadata have take one part of so many of the device at most.
 const JOURNAL_DEVICE_DIVISOR: u64 = 32;
@@ -157,7 +161,7 @@ impl Options {
             ready_bytes: 0,
             others_run: true,
             inline_bytes_max: 32 << 10,
-            record_bytes_max: 256 << 10,
+            record_bytes_max: RECORD_BYTES_MAX,
             overlay_bytes_max: (2 * share).min(OVERLAY_BYTES_MAX) as u64,
             changes_bytes_max: (share + share.min(OVERLAY_BYTES_MAX)) as u64,
             wal_percent_max: 50,

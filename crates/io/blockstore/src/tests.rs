@@ -19,6 +19,7 @@ mod packing;
 mod packing_damage;
 mod packing_limits;
 mod partitions;
+mod probed;
 mod random;
 mod removal;
 mod rig;

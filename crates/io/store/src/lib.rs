@@ -106,17 +106,29 @@ impl StoreUsage {
     /// spread over them by hash: so a store is as full as the fullest.
     #[must_use]
     pub fn of_partitions(parts: impl Iterator<Item = (Self, u64)>) -> Self {
-        let (mut sum, mut least, mut count) = (Self::default(), u64::MAX, 0);
+        let (mut sum, mut count) = (Self::default(), 0);
         for (usage, partitions) in parts {
+            let both = [(sum.available_bytes, count), (usage.available_bytes, partitions)];
+            sum.available_bytes = Self::available_together(both.into_iter());
+            count += partitions;
             sum.total_bytes += usage.total_bytes;
             sum.stored_bytes += usage.stored_bytes;
             sum.allocated_bytes += usage.allocated_bytes;
             sum.omap_bytes += usage.omap_bytes;
             sum.metadata_bytes += usage.metadata_bytes;
-            least = least.min(usage.available_bytes / partitions.max(1));
+        }
+        sum
+    }
+
+    /// Likewise what is available, of pairs of bytes and of how many partitions have them together.
+    #[must_use]
+    pub fn available_together(parts: impl Iterator<Item = (u64, u64)>) -> u64 {
+        let (mut least, mut count) = (u64::MAX, 0);
+        for (bytes, partitions) in parts.filter(|(_, partitions)| *partitions > 0) {
+            least = least.min(bytes / partitions);
             count += partitions;
         }
-        Self { available_bytes: least.saturating_mul(count), ..sum }
+        least.saturating_mul(count)
     }
 }
 

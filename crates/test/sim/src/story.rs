@@ -29,7 +29,7 @@ use crate::watching::Watching;
 use crate::workload::Workload;
 use crate::world::{OsdCopy, Proc, World};
 use nacre_client::Finished;
-use nacre_types::{Epoch, OsdId, Stamp};
+use nacre_types::{CompressionAlgorithm, Epoch, OsdId, Stamp};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -185,16 +185,35 @@ impl Story {
         let ready = story.command(&pool, BIRTH);
         assert!(ready, "seed {seed}: no pool after {BIRTH:?}: {:?}", story.world);
         if plan.kind == Kind::Overwritten {
-            let allow =
-                r#"{"prefix": "osd pool set", "pool": "p", "var": "allow_ec_overwrites", "val": "true"}"#;
-            assert!(story.command(allow, BIRTH), "seed {seed}: {:?}", story.world);
-            story.work.overwrite();
+            story.overwrite_pool();
+        }
+        if plan.compressed {
+            story.compress_pool();
         }
         story.set_usual_sizes();
         if plan.bustle {
             story.watching = Some(Watching::new(POOL, &mut story.world));
         }
         story
+    }
+
+    /// Objects of the erasure-coded pool are changed in part from now on.
+    fn overwrite_pool(&mut self) {
+        let allow = r#"{"prefix": "osd pool set", "pool": "p", "var": "allow_ec_overwrites", "val": "true"}"#;
+        assert!(self.command(allow, BIRTH), "seed {}: {:?}", self.seed, self.world);
+        self.work.overwrite();
+    }
+
+    /// All that clients write is compressed from now on, and large enough for that.
+    fn compress_pool(&mut self) {
+        let at = usize::try_from(self.seed % 3).unwrap_or(0);
+        for (var, value) in [("algorithm", CompressionAlgorithm::ALL[at].name()), ("mode", "force")] {
+            let set = format!(
+                r#"{{"prefix": "osd pool set", "pool": "p", "var": "compression_{var}", "val": "{value}"}}"#
+            );
+            assert!(self.command(&set, BIRTH), "seed {}: {:?}", self.seed, self.world);
+        }
+        self.work.write_large();
     }
 
     /// Shards beyond those that give the data back which every acknowledged write must be on: one when that of a bad device does

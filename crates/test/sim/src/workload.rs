@@ -91,6 +91,8 @@ pub(crate) struct Workload {
     stopped: bool,
     /// Devices run full: writes are large, and `ENOSPC` is an answer.
     fills_up: bool,
+    /// Whole objects that are written are large.
+    writes_large: bool,
     /// The pool is being deleted: `ENOENT` may be an answer, and says nothing of whether the message took effect.
     ends: bool,
     /// `EIO` may be an answer: of what the bad device alone has. It says nothing of whether the message took effect.
@@ -129,6 +131,7 @@ impl Workload {
             guesses: BTreeMap::new(),
             stopped: false,
             fills_up: false,
+            writes_large: false,
             ends: false,
             may_fail: false,
         }
@@ -207,6 +210,11 @@ impl Workload {
     /// From now on objects are changed in part, in an erasure-coded pool as well.
     pub(crate) fn overwrite(&mut self) {
         self.overwrites = true;
+    }
+
+    /// Whole objects that are written are large from now on.
+    pub(crate) fn write_large(&mut self) {
+        self.writes_large = true;
     }
 
     /// From now on the pool may be gone at any time. Nothing new is sent.
@@ -375,12 +383,16 @@ impl Workload {
         let padded = |text: &str, stripe: usize| format!("{text:-<stripe$}");
         let action = match (kind, self.stripe) {
             (0..8 | 11..13, Some(stripe)) if self.overwrites => {
-                Self::change_in_part(world, kind, text, stripe)
+                self.change_in_part(world, kind, text, stripe)
             }
             (0..5, Some(stripe)) if world.below(4) > 0 => Action::Extend(padded(&text, stripe), stripe),
             (0..5, Some(stripe)) => Action::Extend(text, stripe),
             (5..8, Some(stripe)) => {
-                Action::WriteFull(padded(&text, stripe * usize::try_from(1 + world.below(3)).unwrap_or(1)))
+                let stripes = usize::try_from(1 + world.below(3)).unwrap_or(1);
+                Action::WriteFull(padded(
+                    &text,
+                    stripe * if self.writes_large { 8 * stripes } else { stripes },
+                ))
             }
             (11, Some(_)) => Action::WriteFull(text),
             (12 | 13, Some(_)) => Action::Swap(old, text),
@@ -393,7 +405,7 @@ impl Workload {
     }
 
     /// Somewhere in the first few stripes.
-    fn change_in_part(world: &mut World, kind: u64, text: String, stripe: usize) -> Action {
+    fn change_in_part(&self, world: &mut World, kind: u64, text: String, stripe: usize) -> Action {
         let mut within =
             |stripes: usize| usize::try_from(world.below((stripes * stripe) as u64)).unwrap_or(0);
         let at = within(3);
@@ -402,6 +414,7 @@ impl Workload {
         match kind {
             0..2 => Action::Append(long),
             2..6 => Action::Write(at, long),
+            6 if self.writes_large => Action::WriteFull(format!("{long:-<width$}", width = 8 * stripe)),
             6 => Action::WriteFull(long),
             7 | 11 => Action::Truncate(at),
             _ => Action::Zero(at, 1 + within(2)),
@@ -422,7 +435,10 @@ impl Workload {
                 Action::WriteFull(text.repeat(usize::try_from(1 + world.below(20_000)).unwrap_or(1)))
             }
             0..4 => Action::Append(text),
-            4 | 5 => Action::WriteFull(if world.below(4) == 0 { text.repeat(2000) } else { text }),
+            4 | 5 => {
+                let is_large = world.below(4) == 0 || self.writes_large;
+                Action::WriteFull(if is_large { text.repeat(2000) } else { text })
+            }
             6 | 7 => Action::Write(usize::try_from(world.below(20)).unwrap_or(0), text),
             8 => Action::Create,
             9 => Action::Delete,

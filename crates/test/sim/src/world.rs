@@ -31,7 +31,9 @@ use nacre_osd::{OsdConfig, Shard, StoreConfig};
 use nacre_pg::Tuning;
 use nacre_service::{Incoming, Messenger};
 use nacre_types::entropy::SeededEntropy;
-use nacre_types::{AddrVec, AuthName, EntityAddr, EntityKind, Entropy, OsdId, Stamp, Uuid};
+use nacre_types::{
+    AddrVec, AuthName, Compression, CompressionAlgorithm, EntityAddr, EntityKind, Entropy, OsdId, Stamp, Uuid,
+};
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::net::SocketAddr;
@@ -432,7 +434,10 @@ impl World {
             shards: Some(machines.len()),
             store: StoreConfig::Memory { capacity_bytes: 0 },
             host: format!("host{id}"),
-            machine_facts: BTreeMap::new(),
+            machine_facts: BTreeMap::from([(
+                Compression::METADATA_KEY.to_owned(),
+                CompressionAlgorithm::ALL.map(CompressionAlgorithm::name).join(" "),
+            )]),
             admin_socket: None,
             process_memory_bytes: 0,
             give_back_memory: || (),

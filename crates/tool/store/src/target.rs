@@ -254,9 +254,9 @@ pub(crate) fn newest_map(store: &BlockStore) -> Option<Arc<OsdMap>> {
     storage::stored_maps(store).pop()
 }
 
-/// The PGs of a store, without the OSD's own collection.
+/// The PGs of a store, without what the OSD has for itself.
 pub(crate) fn pgs(store: &BlockStore) -> Vec<SpgId> {
-    store.collections().into_iter().filter(|spg| *spg != storage::OWN_COLLECTION).collect()
+    store.collections().into_iter().filter(storage::is_of_pool).collect()
 }
 
 /// Reads `2.1f`, or `2.1fs3` for a shard of an erasure-coded pool.

@@ -14,6 +14,9 @@ use std::collections::BTreeMap;
 /// Modules that can be enabled, and bytes of the longest name.
 const MODULES_COUNT_MAX: usize = 256;
 const MODULE_BYTES_MAX: usize = 128;
+/// Characters that a line of `iostat` has at least, also where its client does not say how wide its terminal is, and at most.
+const LINE_COLUMNS_MIN: usize = 80;
+const LINE_COLUMNS_MAX: usize = 1000;
 
 pub(super) const COMMANDS: &[Command] = &[
     command("mgr stat", "mgr", "r", "Summary of the managers", stat),
@@ -60,7 +63,7 @@ pub(super) const COMMANDS: &[Command] = &[
         "iostat name=width,type=CephInt,req=false name=print_header,type=CephBool,req=false",
         "mgr",
         "r",
-        "What clients do, in one line",
+        "What clients read and write a second, line by line",
         iostat,
     ),
 ];
@@ -229,7 +232,7 @@ fn versions(call: &mut Call<'_>) -> Answer {
 
 fn iostat(call: &mut Call<'_>) -> Answer {
     let rate = call.state.stats.pgs.rate(None);
-    let cells = [
+    let values = [
         format!("{}/s", bytes(rate.read_bytes)),
         format!("{}/s", bytes(rate.write_bytes)),
         format!("{}/s", bytes(rate.read_bytes + rate.write_bytes)),
@@ -237,6 +240,18 @@ fn iostat(call: &mut Call<'_>) -> Answer {
         rate.write_ops.to_string(),
         (rate.read_ops + rate.write_ops).to_string(),
     ];
-    let line: String = cells.iter().map(|cell| format!("| {cell:>10} ")).collect();
-    Ok(Output::data(format!("{line}|\n")))
+    let width = call.args.int("width").and_then(|width| usize::try_from(width).ok());
+    let column = width.unwrap_or(LINE_COLUMNS_MIN).clamp(LINE_COLUMNS_MIN, LINE_COLUMNS_MAX) / values.len();
+    let row = |cells: [&str; 6]| -> String {
+        let cells = cells.map(|cell| format!(" {cell:>width$} |", width = column - 3));
+        format!("|{}", cells.concat())
+    };
+    let values = row(values.each_ref().map(String::as_str));
+    if !call.args.flag("print_header") {
+        return Ok(Output::data(values));
+    }
+    let titles = row(["Read", "Write", "Total", "Read IOPS", "Write IOPS", "Total IOPS"]);
+    let rule = format!("+{}", ("-".repeat(column - 1) + "+").repeat(6));
+    // The tool ends the last line.
+    Ok(Output::data(format!("{rule}\n{titles}\n{rule}\n{values}")))
 }

@@ -46,6 +46,10 @@ pub(super) struct Row {
 
 /// Bit of a descriptor's flags that sends the tool to the manager. Ceph `MonCommand::FLAG_MGR`.
 const FLAG_MANAGER: u64 = 8;
+/// Bit of them that makes the tool ask again each second, with `width` and now and then `print_header`. Ceph `MonCommand::FLAG_POLL`.
+const FLAG_POLL: u64 = 16;
+/// Commands that have it.
+const POLLED: [&str; 1] = ["iostat"];
 
 /// Which module of Ceph's manager serves a command, by the words that it begins with: the empty one for what it serves itself
 /// (`src/mgr/MgrCommands.h` at v16.2.15); none for the monitor's own.
@@ -149,12 +153,14 @@ pub(super) fn find(prefix: &str) -> Option<&'static Row> {
 }
 
 fn describe(row: &Row) -> Section {
+    let of_manager = if row.manager.is_some() { FLAG_MANAGER } else { 0 };
+    let polled = if POLLED.contains(&row.signature.prefix.as_str()) { FLAG_POLL } else { 0 };
     Section::new()
         .with("sig", row.signature.describe())
         .with("help", row.command.help)
         .with("module", row.command.module)
         .with("perm", row.command.perm)
-        .with("flags", if row.manager.is_some() { FLAG_MANAGER } else { 0 })
+        .with("flags", of_manager | polled)
 }
 
 /// A command of a stock manager, by its own words.
@@ -196,8 +202,8 @@ mod tests {
         let all: serde_json::Value = serde_json::from_str(&descriptions(&[], true)).expect("valid JSON");
         let all = all.as_object().expect("an object");
         assert!(all.len() > 150);
-        assert!(
-            all.values().all(|row| row["sig"][0].is_string() && (row["flags"] == 0 || row["flags"] == 8))
-        );
+        assert!(all.values().all(|row| row["sig"][0].is_string()));
+        let mut flags = all.values().filter_map(|row| row["flags"].as_u64().filter(|flags| *flags & !8 != 0));
+        assert_eq!((flags.next(), flags.next()), (Some(8 | 16), None), "iostat goes on until it is ended");
     }
 }

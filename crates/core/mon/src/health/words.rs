@@ -11,6 +11,11 @@ pub(crate) struct Words {
 /// Code, meaning, advice; in order of codes.
 const WORDS: &[(&str, &str, &str)] = &[
     (
+        "BLUESTORE_NO_COMPRESSION",
+        "A pool is to be compressed, and an OSD stores what it has of it as it is: it takes more room than is reckoned with.",
+        "Upgrade the OSD that is named; what was written meanwhile is compressed when it is written again.",
+    ),
+    (
         "CONFIG_VALUE_UNUSABLE",
         "An option has a value that daemons cannot use; they go on with the default.",
         "Set another with 'ceph config set', or remove it with 'ceph config rm'.",
@@ -190,6 +195,11 @@ const WORDS: &[(&str, &str, &str)] = &[
         "OSD_SLOW_DEVICE",
         "A device takes several times as long as others of its class: writes of its PGs wait for it.",
         "Its OSD leads no PGs meanwhile. Replace the device, or 'ceph osd out N' while it still answers (docs/runbooks/slow-devices.md).",
+    ),
+    (
+        "OSD_SLOW_LINK",
+        "Between two OSDs every ping takes many times as long as between others: writes that pass there wait for it.",
+        "Look at the network card, cable and switch port of the end that is named; nothing is moved for it (docs/runbooks/slow-devices.md).",
     ),
     (
         "OSD_SLOW_PING_TIME_BACK",

@@ -283,17 +283,18 @@ impl OsdMaps {
         up.into_iter().find(|osd| !knows(osd))
     }
 
-    /// An OSD that is up and has not said that it can compress, by this algorithm if it is one.
+    /// Whether an OSD has said that it can compress, by this algorithm if it is one.
+    pub(crate) fn can_compress(&self, osd: OsdId, algorithm: Option<CompressionAlgorithm>) -> bool {
+        let said = self.metadata(osd).and_then(|facts| facts.get(Compression::METADATA_KEY));
+        let has =
+            |said: &String| algorithm.is_none_or(|wanted| said.split(' ').any(|name| name == wanted.name()));
+        said.is_some_and(has)
+    }
+
+    /// An OSD that is up and cannot compress so.
     pub(crate) fn not_compressing(&mut self, algorithm: Option<CompressionAlgorithm>) -> Option<OsdId> {
         let up: Vec<OsdId> = self.upcoming().up_osds().collect();
-        let can = |osd: &OsdId| {
-            let said = self.metadata(*osd).and_then(|facts| facts.get(Compression::METADATA_KEY));
-            let has = |said: &String| {
-                algorithm.is_none_or(|wanted| said.split(' ').any(|name| name == wanted.name()))
-            };
-            said.is_some_and(has)
-        };
-        up.into_iter().find(|osd| !can(osd))
+        up.into_iter().find(|osd| !self.can_compress(*osd, algorithm))
     }
 
     fn bring_up(&mut self, request: &BootRequest, wall: UTime, config: &ConfigDb) {

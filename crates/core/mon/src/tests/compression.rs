@@ -26,6 +26,7 @@ fn boot(world: &mut World, osd: OsdId, generation: u16, said: Option<&str>) {
     world.boot_as(session, osd, generation, |mut boot| {
         let fact = said.map(|said| (Compression::METADATA_KEY.to_owned(), said.to_owned()));
         boot.metadata.extend(fact);
+        boot.metadata.insert("nacre_version".to_owned(), "0.1.0".to_owned());
         OsdBoot { boot_epoch, ..boot }
     });
     world.pass(Duration::from_secs(2));
@@ -36,6 +37,12 @@ fn set(world: &mut World, admin: SessionId, var: &str, value: &str) -> (i32, Str
     let json = format!(r#"{{"prefix":"osd pool set","pool":"p","var":"{var}","val":"{value}"}}"#);
     let ack = world.ask(admin, &json).expect("an answer");
     (ack.result, ack.status)
+}
+
+fn health(world: &mut World, admin: SessionId) -> String {
+    world.pass(Duration::from_secs(2));
+    let ack = world.ask(admin, r#"{"prefix":"health","detail":"detail"}"#).expect("an answer");
+    String::from_utf8(ack.data.to_bytes().to_vec()).expect("text")
 }
 
 fn options(world: &World) -> BTreeMap<i32, PoolOption> {
@@ -149,4 +156,30 @@ fn all_osds_that_are_up_must_be_able_to() {
     let (code, said) = set(&mut world, admin, "compression_algorithm", "zstd");
     assert_eq!(code, unsupported);
     assert!(said.contains("osd.1 cannot compress by zstd"), "{said}");
+}
+
+/// As during a downgrade, or when an OSD comes back that was away during an upgrade.
+#[test]
+fn an_osd_that_comes_up_and_cannot_is_a_health_check_until_it_can() {
+    let (mut world, admin) = world(&[Some(ALL), Some(ALL)]);
+    assert_eq!(set(&mut world, admin, "compression_mode", "aggressive").0, 0);
+    assert_eq!(set(&mut world, admin, "compression_algorithm", "zstd").0, 0);
+    let restart = |world: &mut World, generation, said| {
+        world.ask(admin, r#"{"prefix":"osd down","ids":["1"]}"#);
+        world.pass(Duration::from_secs(1));
+        boot(world, 1, generation, said);
+        health(world, admin)
+    };
+    let raised = |health: &str| health.contains("BLUESTORE_NO_COMPRESSION");
+    assert!(!raised(&health(&mut world, admin)));
+    for (generation, said) in [(1, None), (2, Some("lz4 snappy"))] {
+        let health = restart(&mut world, generation, said);
+        assert!(health.contains("1 OSD(s) have broken BlueStore compression"), "{health}");
+        assert!(health.contains("osd.1 stores what it has of pool 'p' as it is"), "{health}");
+    }
+    assert_eq!(set(&mut world, admin, "compression_mode", "none").0, 0);
+    assert!(!raised(&health(&mut world, admin)), "nothing is to be compressed");
+    assert!(!raised(&restart(&mut world, 3, Some(ALL))));
+    assert_eq!(set(&mut world, admin, "compression_mode", "aggressive").0, 0);
+    assert!(!raised(&health(&mut world, admin)), "it can");
 }

@@ -50,6 +50,45 @@ fn latencies_follow_the_reports() {
     assert_eq!(perf(&mut world), vec![]);
 }
 
+/// As `ceph iostat` asks, each second, for as wide a line as its terminal has.
+#[test]
+fn what_clients_read_and_write_is_shown_in_lines_as_wide_as_is_asked() {
+    let mut world = World::new(3);
+    world.boot_all(3);
+    let admin = world.connect(ADMIN);
+    let create = r#"{"prefix":"osd pool create","pool":"p","pg_num":1}"#;
+    assert_eq!(world.ask(admin, create).map(|ack| ack.result), Some(0));
+    let osd = world.connect("osd.0");
+    for second in 1..=10 {
+        let mut stats = PgStats { fsid: world.mon.fsid(), ..PgStats::default() };
+        let mut stat = PgStat { acting: vec![0, 1, 2], acting_primary: 0, ..PgStat::default() };
+        let sum = &mut stat.stats.sum;
+        (sum.num_rd, sum.num_rd_kb, sum.num_wr, sum.num_wr_kb) =
+            (50 * second, 200 * second, 100 * second, 400 * second);
+        stats.pg_stat.insert(PgId::new(1, 0), stat);
+        world.message(osd, 0, stats);
+        world.pass(Duration::from_secs(1));
+    }
+    let mut lines = |more: &str| -> Vec<String> {
+        let ack = world.ask(admin, &format!(r#"{{"prefix":"iostat"{more}}}"#)).expect("an answer");
+        let text = String::from_utf8(ack.data.to_bytes().to_vec()).expect("text");
+        text.split('\n').map(str::to_owned).collect()
+    };
+    let cells = |line: &str| -> Vec<String> {
+        line.trim_matches('|').split('|').map(|cell| cell.trim().to_owned()).collect()
+    };
+    let line = lines("");
+    assert_eq!((line.len(), line[0].len()), (1, 79), "{line:?}");
+    assert_eq!(cells(&line[0]), ["200 KiB/s", "400 KiB/s", "600 KiB/s", "50", "100", "150"]);
+    let wide = lines(r#","width":120,"print_header":true"#);
+    assert!(wide.len() == 4 && wide.iter().all(|line| line.len() == 121), "{wide:?}");
+    assert_eq!(cells(&wide[1]), ["Read", "Write", "Total", "Read IOPS", "Write IOPS", "Total IOPS"]);
+    assert!(wide[0] == wide[2] && wide[0].starts_with("+-------------------+-"), "{wide:?}");
+    for (width, columns) in [(-1_i64, 79), (1, 79), (1 << 40, 997)] {
+        assert_eq!(lines(&format!(r#","width":{width}"#))[0].len(), columns, "{width}");
+    }
+}
+
 /// Sums of all that an OSD may say are a peer's nonsense, not the monitors' end; and it speaks only for PGs that it has.
 #[test]
 fn whatever_an_osd_reports_no_monitor_ends() {

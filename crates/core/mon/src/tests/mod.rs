@@ -33,6 +33,7 @@ mod recovery_snapshots;
 mod resume;
 mod security;
 mod slow_devices;
+mod slow_links;
 mod subscriptions;
 mod takeover;
 mod tell;

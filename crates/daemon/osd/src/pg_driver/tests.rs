@@ -3,7 +3,7 @@
 use super::*;
 use crate::dispatch::tests::config;
 use crate::divided::Divided;
-use crate::own_collection::level_maps;
+use crate::own_collection::{BENCH_COLLECTION, level_maps};
 use crate::relocation_msg::RelocationMsg;
 use crate::shard::Shard;
 use crate::start::{Machine, assemble};
@@ -539,4 +539,24 @@ fn of_two_collections_of_a_pg_one_that_is_being_split_off_is_never_removed() {
     driver.in_place(&mut cx);
     assert_eq!(driver.store.partition_of(&source), Some(1));
     assert_eq!(driver.store.list(&source, &HObject::MIN, 9), [moved]);
+}
+
+/// Killed in the midst of it: it is no PG's, and its room comes back.
+#[test]
+fn what_a_bench_has_left_is_removed_as_the_osd_starts() {
+    let maps = [map_before_merge(11, 2), map_of(12, 1)];
+    let [_, after] = partitions_before_and_after(&maps);
+    let mut partitions = after;
+    for store in &mut partitions {
+        let block = HObject::head(-1, "".into(), "".into(), "bench".into());
+        change(store, BENCH_COLLECTION, vec![Op::Touch(block)]);
+    }
+    let mut shard = shard_with(partitions);
+    let parts = shard.lend().0.parts;
+    let (driver, mut cx) = (parts.pgs, parts.cx);
+    driver.load_pgs(&mut cx).expect("maps");
+    assert!(!driver.broken && !driver.pgs.is_unread(&BENCH_COLLECTION));
+    for (number, store) in driver.store.each_partition() {
+        assert!(!has(store, BENCH_COLLECTION), "partition {number}");
+    }
 }

@@ -1,15 +1,14 @@
 //! [`HeldStore`]: the store of an OSD that starts: held, looked at, opened.
 
-use super::parts::{PartitionParts, Parts, device_bytes, disks_of, real};
-use super::{
-    BLOCK_FILE, DEVICE_FILE, LOG_FILE, NOTE_FILE, StorageError, StoreConfig, file_error, join, open_parts,
-};
+use super::facts::facts;
+use super::parts::{PartDisk, PartitionParts, Parts, real};
+use super::{BLOCK_FILE, DEVICE_FILE, NOTE_FILE, StorageError, StoreConfig, file_error, join, open_parts};
 use crate::divided::Divided;
 use crate::own_collection::level_maps;
-use nacre_blockstore::{BlockStore, Options, Partitions};
+use nacre_blockstore::{BlockStore, KnownDevice, KnownDevices, Options, Partitions};
 use nacre_crypt::WrappingKey;
 use nacre_env::RealClock;
-use nacre_env::disk::{DeviceReport, Disk};
+use nacre_env::disk::Disk;
 use nacre_env::real::{RealNet, private};
 use nacre_kv::KvStore;
 use nacre_osd_core::Room;
@@ -205,99 +204,38 @@ fn open_metadata(
     Ok((opened.kv, options))
 }
 
-/// Measures the device that the log is on, says what it costs and what follows from it, and keeps that for people.
+/// Measures the devices of data and log, says what they cost and what follows from it, and keeps that for people.
 fn examine(parts: &mut Parts, folder: &Path, options: Options) -> Result<Options, StorageError> {
-    let probed = match &mut parts.first.log {
-        Some(log) => nacre_blockstore::probe(log, &RealClock::start()),
-        None => nacre_blockstore::probe(&mut parts.first.data, &RealClock::start()),
+    let block_error = |source| StorageError::Block { path: folder.to_owned(), source };
+    let PartitionParts { data, log, .. } = &mut parts.first;
+    let log_bytes = nacre_blockstore::log_bytes(data).map_err(block_error)?;
+    let known = KnownDevices {
+        data: look_at(data, "data", folder)?,
+        log: log.as_mut().map(|log| look_at(log, "log", folder)).transpose()?,
+        log_bytes,
     };
-    let report = probed.map_err(|source| StorageError::Block { path: folder.to_owned(), source })?;
-    let options = match &report {
-        Some(report) => options.on_device(report),
-        None => options,
-    };
-    match &report {
-        Some(report) => {
-            tracing::info!(folder = %folder.display(), %report, commit = options.commit_text(), "device probed")
-        }
-        None => tracing::warn!(
-            folder = %folder.display(),
-            "the second superblock is damaged, so the device was not probed; `nacre store repair` restores it"
-        ),
-    }
-    let mut facts = facts(parts, report.as_ref(), &options);
-    facts.extend(place_facts(parts, folder));
+    let options = options.on_devices(&known);
+    tracing::info!(folder = %folder.display(), commit = options.commit_text(), "devices examined");
+    let facts = facts(parts, folder, &known, &options);
     let text: String = facts.into_iter().map(|(name, value)| format!("{name} {value}\n")).collect();
     let path = folder.join(DEVICE_FILE);
     private::write(&path, text.as_bytes()).map_err(|source| StorageError::File { path, source })?;
     Ok(options)
 }
 
-fn facts(parts: &Parts, report: Option<&DeviceReport>, options: &Options) -> Vec<(&'static str, String)> {
-    let disk = real(&parts.first.data);
-    let info = disk.info();
-    let rotational = disk.rotational().unwrap_or(false);
-    let known = |value: Option<bool>| value.map_or("unknown", |yes| if yes { "1" } else { "0" });
-    let mut facts = vec![
-        ("nacre_bdev_access_mode", if disk.is_block_device() { "blk" } else { "file" }.to_owned()),
-        ("nacre_bdev_block_size", info.block_bytes.to_string()),
-        ("nacre_bdev_direct", u8::from(disk.is_direct()).to_string()),
-        ("nacre_bdev_encrypted", u8::from(parts.first.data.is_encrypted()).to_string()),
-        ("nacre_bdev_driver", info.driver.to_owned()),
-        ("nacre_bdev_size", info.size_bytes.to_string()),
-        ("nacre_bdev_type", if rotational { "hdd" } else { "ssd" }.to_owned()),
-        ("nacre_bdev_volatile_cache", known(disk.volatile_cache()).to_owned()),
-        ("nacre_commit", options.commit_text()),
-        ("rotational", u8::from(rotational).to_string()),
-    ];
-    let below = disks_of(parts);
-    let names: Vec<&str> = below.keys().map(String::as_str).collect();
-    let named = below.iter().filter_map(|(name, id)| Some(format!("{name}={}", id.as_ref()?)));
-    let ids: Vec<String> = named.collect();
-    let disks = [("devices", names.join(",")), ("device_ids", ids.join(","))];
-    facts.extend(disks.into_iter().filter(|(_, value)| !value.is_empty()));
-    if let Some(report) = report {
-        let flush = if report.flush_is_expensive() { "expensive" } else { "cheap" };
-        facts.extend([
-            ("nacre_bdev_cached_write_us", report.cached_write.median.as_micros().to_string()),
-            ("nacre_bdev_durable_write_us", report.durable_write.median.as_micros().to_string()),
-            ("nacre_bdev_flush", flush.to_owned()),
-            ("nacre_bdev_flush_us", report.flush.median.as_micros().to_string()),
-            ("nacre_bdev_read_us", report.read.median.as_micros().to_string()),
-        ]);
+/// Measures a device, unless its second superblock, over which it would write, is not whole.
+fn look_at(disk: &mut PartDisk, role: &str, folder: &Path) -> Result<KnownDevice, StorageError> {
+    let probed = nacre_blockstore::probe(disk, &RealClock::start());
+    let report = probed.map_err(|source| StorageError::Block { path: folder.to_owned(), source })?;
+    match &report {
+        Some(report) => tracing::info!(folder = %folder.display(), role, %report, "device probed"),
+        None => tracing::warn!(
+            folder = %folder.display(),
+            role,
+            "the second superblock is damaged, so the device was not probed; `nacre store repair` restores it"
+        ),
     }
-    facts
-}
-
-/// What of a store is where, and how large that is.
-fn place_facts(parts: &Parts, folder: &Path) -> Vec<(&'static str, String)> {
-    let log = parts.first.log.as_ref();
-    let log_rotational =
-        log.map_or_else(|| real(&parts.first.data).rotational(), |log| real(log).rotational());
-    let mut facts = vec![
-        ("journal_rotational", u8::from(log_rotational.unwrap_or(false)).to_string()),
-        ("nacre_log_apart", u8::from(log.is_some()).to_string()),
-    ];
-    if parts.labels.is_empty() {
-        return facts;
-    }
-    let node = |link: &Path| link.canonicalize().unwrap_or_default().display().to_string();
-    facts.push(("nacre_bdev_dev_node", node(&folder.join(BLOCK_FILE))));
-    if let Some(log) = log {
-        facts.push(("nacre_log_dev_node", node(&folder.join(LOG_FILE))));
-        facts.push(("nacre_log_size", device_bytes(log).to_string()));
-    }
-    facts.push((
-        "nacre_meta_apart",
-        u8::from(parts.first.metadata.path() != folder.join(BLOCK_FILE)).to_string(),
-    ));
-    facts.push(("nacre_meta_dev_node", node(parts.first.metadata.path())));
-    let count = parts.partitions() as u64;
-    let meta_bytes = parts.first.metadata.region_bytes();
-    facts.extend(meta_bytes.map(|bytes| ("nacre_meta_size", (count * bytes).to_string())));
-    let journal_bytes = parts.first.metadata.journal_region_bytes().map(|bytes| count * bytes);
-    facts.extend(journal_bytes.map(|bytes| ("nacre_meta_journal_size", bytes.to_string())));
-    facts
+    Ok(KnownDevice { report, rotational: real(disk).rotational() })
 }
 
 #[cfg(test)]

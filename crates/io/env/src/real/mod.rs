@@ -8,7 +8,8 @@ mod timex;
 mod unix;
 
 pub use disk::{
-    DeviceView, DriverChoice, EventFd, HeldDevice, OpenError, RealDisk, reserve, room, write_back,
+    DeviceView, DriverChoice, EventFd, HeldDevice, OpenError, RealDisk, SystemDevice, reserve, room,
+    write_back,
 };
 pub use line_log::LineLog;
 pub use net::RealNet;

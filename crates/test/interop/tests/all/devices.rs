@@ -134,9 +134,15 @@ fn make_osds(shell: &Shell) {
         ceph osd metadata 1 -f json | jq -e --arg node $D --arg log $L --arg meta $M --arg bytes $((2048 << 20)) '
             .nacre_bdev_access_mode == "blk" and .nacre_bdev_size == $bytes and .nacre_bdev_dev_node == $node
             and .nacre_log_dev_node == $log and .nacre_meta_dev_node == $meta and .nacre_meta_apart == "1"
-            and (.devices | split(",") | length) == 3 and ("/dev/" + (.devices | split(",")[0]) | startswith("/dev/loop"))'
+            and (.devices | split(",") | length) == 3 and ("/dev/" + (.devices | split(",")[0]) | startswith("/dev/loop"))
+            and "/dev/" + .nacre_bdev_devices == $node and "/dev/" + .nacre_log_devices == $log and "/dev/" + .nacre_meta_devices == $meta
+            and ([.nacre_bdev_rotational, .nacre_log_rotational, .nacre_meta_rotational] | all(. == "0" or . == "1"))
+            and ([.nacre_bdev_volatile_cache, .nacre_log_volatile_cache, .nacre_meta_volatile_cache] | all(. == "0" or . == "1"))
+            and ([.nacre_bdev_flush, .nacre_log_flush] | all(. == "cheap" or . == "expensive"))
+            and ([.nacre_bdev_durable_write_us, .nacre_log_durable_write_us] | all(tonumber >= 0)) and (has("nacre_meta_flush") | not)'
         ceph osd metadata 2 -f json | jq -e --arg node $ALONE '
             .nacre_bdev_dev_node == $node and .nacre_meta_apart == "0" and (.nacre_meta_size | tonumber) > 190000000
+            and "/dev/" + .nacre_meta_devices == $node and has("nacre_bdev_flush_us") and (has("nacre_log_flush_us") | not)
             and .nacre_meta_journal_size == "50331648" and .nacre_bdev_block_size == "4096"'
         # What a device has for objects: all but labels, log, metadata and their journal, and 256 MiB that an OSD of any kind keeps free.
         size() { ceph osd df -f json | jq ".nodes[] | select(.id == $1) | .kb / 1024 | floor"; }
@@ -219,7 +225,7 @@ fn move_parts(shell: &Shell) {
         $NACRE store check --deep $DIR/osd.2; move log 2 --to $L2 > out; said "is on $L2 already"
         mv $DIR/osd.2/log gone; refused $NACRE store check $DIR/osd.2; said "both must be given"; mv gone $DIR/osd.2/log
         start 2; up 3; clean; got first; put second
-        fact 2 '.nacre_log_apart == "1" and .nacre_meta_apart == "0" and .nacre_log_dev_node == "'$L2'"'
+        fact 2 '.nacre_log_apart == "1" and .nacre_meta_apart == "0" and .nacre_log_dev_node == "'$L2'" and has("nacre_log_flush_us")'
         stop KILL 2; move metadata 2 --to $M2 --meta-size 700M > out; said "is on $M2 now"; $NACRE store check --deep $DIR/osd.2
         start 2; up 3; clean; got first; got second; put third
         fact 2 '.nacre_meta_apart == "1" and .nacre_meta_dev_node == "'$M2'" and .nacre_log_apart == "1"'

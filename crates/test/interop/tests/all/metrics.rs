@@ -196,6 +196,9 @@ fn debians_boards_and_rules_work_unchanged() {
         &shell,
         r#"
         metrics_at $(free_port); rbd pool init rbd; rbd create rbd/image --size 64M
+        ceph osd pool set rbd compression_mode force; head -c 4194304 <(yes 'a line that comes again and again') > text
+        for nth in $(seq 30); do rados -p rbd put text.$nth text; done; rm text
+        until_true 60 "ceph df detail -f json | jq -e '.pools[] | select(.name == \"rbd\").stats.compress_under_bytes > 0'"
         # Clients that read and write until the test ends.
         (while [ -e $CEPH_CONF ]; do
           # Who is at it as the cluster ends would wait for it for ever.

@@ -185,6 +185,14 @@ wait('links', lambda: links(0) == {1: 4, 2: 4} and links(2) == {0: 4, 1: 4})
 assert tell(0, 'perf', 'dump')['osd']['numpg'] == 16
 for osd in range(3): subprocess.check_call(['ceph', 'osd', 'deep-scrub', str(osd)], stdout=subprocess.DEVNULL)
 writer.finish()
+# Both write what is to be measured.
+def used():
+    of = tell(1, 'perf', 'dump')['osd-cpu']
+    return of['shard_0_us'], of['shard_1_us']
+wait('clean', is_clean); before = used(); measured = tell(1, 'bench', str(16384 * 4096 + 1), '4096')
+assert (measured['bytes_written'], measured['blocksize']) == (16384 * 4096 + 1, 4096), measured
+more = [now - then for now, then in zip(used(), before)]
+assert min(more) > max(more) / 3, more
 # These are of one partition each, and then of different ones.
 for count in (2, 1):
     subprocess.check_call(['ceph', 'osd', 'pool', 'set', POOL, 'pg_num', str(count)])

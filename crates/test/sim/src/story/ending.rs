@@ -25,6 +25,8 @@ pub struct Outcome {
     pub random: u64,
     /// Messages that were answered.
     pub answered: usize,
+    /// Bytes of objects that are compressed at the end, on all OSDs.
+    pub compressed_bytes: u64,
 }
 
 impl Story {
@@ -111,7 +113,15 @@ impl Story {
     fn outcome(&mut self) -> Outcome {
         let (trace, steps) = self.world.trace();
         let answered = self.work.answered();
-        Outcome { trace, steps, now: self.world.now(), random: self.below(u64::MAX), answered }
+        let compressed_bytes = self.compressed_bytes();
+        let (now, random) = (self.world.now(), self.below(u64::MAX));
+        Outcome { trace, steps, now, random, answered, compressed_bytes }
+    }
+
+    fn compressed_bytes(&self) -> u64 {
+        let Some(mon) = self.world.mon() else { return 0 };
+        let osds = mon.state().stats.pgs.osds();
+        osds.map(|(_, stat)| u64::try_from(stat.statfs.data_compressed_original).unwrap_or(0)).sum()
     }
 
     /// All copies of everything are the same: a deep scrub of every PG finds nothing.

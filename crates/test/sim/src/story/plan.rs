@@ -70,6 +70,8 @@ pub struct Plan {
     /// More than reads and writes of one pool: clients are shut out, pools come and go, classes are called, objects copied, watched
     /// and notified. With good devices.
     pub bustle: bool,
+    /// The pool is compressed.
+    pub compressed: bool,
     /// OSDs are upgraded one after the other, each program with versions of the messages between OSDs of its own; now and then one
     /// is too new for the others.
     pub upgrades: bool,
@@ -92,6 +94,7 @@ impl Default for Plan {
             shards: 1,
             small_devices: false,
             bustle: false,
+            compressed: false,
             upgrades: false,
             troubles: Duration::from_secs(60),
             messages_max: 150,

@@ -6,7 +6,7 @@
 
 use nacre_env::SystemEntropy;
 use nacre_pg::{LogLimits, QueueLimits, Tuning};
-use nacre_sim::{Flaw, Kind, Plan, tell};
+use nacre_sim::{Flaw, Kind, Outcome, Plan, tell};
 use nacre_types::Entropy;
 use std::panic::catch_unwind;
 use std::time::Instant;
@@ -33,6 +33,8 @@ const BUSTLE_SEEDS: u64 = 5;
 const UPGRADE_SEEDS: u64 = 5;
 /// Stories of a normal run with two shards in each OSD, of each kind of pools.
 const TWO_SHARDS_SEEDS: u64 = 4;
+/// Stories of a normal run of compressed pools, of each kind.
+const COMPRESSED_SEEDS: u64 = 4;
 /// Stories that did not end well once, and why:
 ///
 /// | seed | what was wrong |
@@ -70,17 +72,21 @@ fn seeds(usual: impl Iterator<Item = u64>, new_count: u64) -> Vec<u64> {
 }
 
 #[expect(clippy::print_stdout, reason = "a story that does not end well is told again by its seed")]
-fn end_well(seeds: Vec<u64>, plan: &Plan) {
-    let mut failed = Vec::new();
+fn end_well(seeds: Vec<u64>, plan: &Plan) -> Vec<Outcome> {
+    let (mut outcomes, mut failed) = (Vec::new(), Vec::new());
     for seed in seeds {
         println!("seed {seed}");
         let start = Instant::now();
         match catch_unwind(|| tell(seed, plan)) {
-            Ok(outcome) => println!("seed {seed}: {outcome:?} in {:?}", start.elapsed()),
+            Ok(outcome) => {
+                println!("seed {seed}: {outcome:?} in {:?}", start.elapsed());
+                outcomes.push(outcome);
+            }
             Err(_) => failed.push(seed),
         }
     }
     assert!(failed.is_empty(), "{} stories do not end well: {failed:?}", failed.len());
+    outcomes
 }
 
 /// What finds no room in a queue is lost, and made up for.
@@ -294,6 +300,22 @@ fn with_two_shards_stories_end_well() {
 fn with_two_shards_stories_of_coded_pools_end_well() {
     let plan = Plan { kind: Kind::Coded, shards: 2, ..Plan::default() };
     end_well(seeds(0..TWO_SHARDS_SEEDS, 1), &plan);
+}
+
+/// A checkpoint compresses what was written, and OSDs end at any moment of it.
+#[test]
+fn stories_of_compressed_pools_end_well() {
+    for (kind, flaw, shards) in [
+        (Kind::Replicated, None, 1),
+        (Kind::Replicated, Some(Flaw::Fails), 2),
+        (Kind::Replicated, Some(Flaw::Forgets), 1),
+        (Kind::Overwritten, None, 1),
+    ] {
+        let plan = Plan { kind, flaw, shards, compressed: true, ..Plan::default() };
+        let outcomes = end_well(seeds(0..COMPRESSED_SEEDS, 1), &plan);
+        let compressed = outcomes.iter().any(|outcome| outcome.compressed_bytes > 0);
+        assert!(compressed, "{plan:?}: nothing is compressed at the end: {outcomes:?}");
+    }
 }
 
 /// Stories of erasure-coded pools that did not end well once:

@@ -131,7 +131,7 @@ fn percent(share: Option<f64>) -> String {
 pub(super) fn symptoms_of(osd: OsdId) -> Vec<Symptom> {
     let name = format!("osd.{osd}");
     let checks = ["osd-latency", "slow-ops", "slow-pings"].map(|check| Symptom::new(check, &[&name]));
-    let named = ["OSD_SLOW_DEVICE", "OSD_SLOW_PING_TIME_BACK", "OSD_SLOW_PING_TIME_FRONT"]
+    let named = ["OSD_SLOW_DEVICE", "OSD_SLOW_LINK", "OSD_SLOW_PING_TIME_BACK", "OSD_SLOW_PING_TIME_FRONT"]
         .map(|warning| Symptom::new("health", &[warning, &name]));
     checks.into_iter().chain(named).chain([Symptom::new("health", &["SLOW_OPS"])]).collect()
 }

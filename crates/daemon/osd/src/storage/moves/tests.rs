@@ -4,13 +4,18 @@ mod rig;
 
 use super::Moved;
 use super::steps::Planted;
+use nacre_env::disk::BLOCK_BYTES;
 use rig::{DATA, ONE, Rig, TWO, Victim};
+use std::collections::BTreeMap;
 use std::path::Path;
 
 const VICTIMS: [Victim; 4] = [Victim::Device(DATA), Victim::Device(ONE), Victim::Device(TWO), Victim::Folder];
 
 /// What the store says of itself in the clear: marks of superblock, database, its region and its journal.
 const MARKS: [&[u8]; 4] = [b"NacreBLK", b"nacre-kv", b"NacreREG", b"nacrekvJ"];
+
+/// Blocks in which a bit rots at most, one after the other, where `NACRE_STORE_ROTTEN` names no other number.
+const ROTTEN_MAX: usize = 40;
 
 /// A move from one place to another; `None` is the place beside the data.
 #[derive(Debug, Clone, Copy)]
@@ -122,22 +127,31 @@ fn so_do_metadata_of_three_partitions_that_are_encrypted() {
     survives(Moved::Metadata, true, 3);
 }
 
-/// Power goes on one device after so many changes of it, and with it on all: whatever was not durable there may be lost.
+/// Power goes on one device after so many changes of it, and with it on others, in every combination in turn: whatever was not durable there
+/// may be lost, and what was not durable on those that keep their power is there, and may be lost later.
 fn writes_survive(apart: &[(Moved, &'static str)], is_encrypted: bool, partitions: u32) {
-    for victim in [DATA].into_iter().chain(apart.iter().map(|(_, device)| *device)) {
+    let devices: Vec<&str> = [DATA].into_iter().chain(apart.iter().map(|(_, device)| *device)).collect();
+    for victim in devices.iter().copied() {
         let mut losses = 0;
-        for after in (0..).step_by(2) {
+        // One partition changes the devices less.
+        for after in (0..).step_by(if partitions == 1 { 1 } else { 2 }) {
             let mut rig = Rig::new(after * 31 + 7, is_encrypted, partitions);
             for (what, device) in apart {
                 rig.move_all(*what, Some(device), Planted::Nothing).expect("healthy");
             }
             rig.lose_power_after(Victim::Device(victim), after);
             let went = !rig.try_to_write(8);
-            rig.crash();
-            let context = format!("{apart:?}, {partitions} partitions, {victim} without power after {after}");
+            let chosen = |nth: usize| (after / 2) >> nth & 1 == 1;
+            let nths = (0..devices.len()).filter(|nth| devices[*nth] == victim || chosen(*nth));
+            let lost: Vec<&str> = nths.map(|nth| devices[nth]).collect();
+            rig.crash_of(&lost);
+            let context =
+                format!("{apart:?}, {partitions} partitions, {lost:?} without power, {victim} after {after}");
             rig.check().unwrap_or_else(|why| panic!("{context}: {why}"));
             rig.write_more(2);
             rig.check().unwrap_or_else(|why| panic!("{context}, opened again: {why}"));
+            rig.crash();
+            rig.check().unwrap_or_else(|why| panic!("{context}, and all later: {why}"));
             if !went {
                 break;
             }
@@ -155,8 +169,51 @@ fn what_is_acknowledged_survives_losses_of_power_where_partitions_share_a_device
 
 #[test]
 fn so_it_does_where_log_and_metadata_have_devices_of_their_own() {
+    writes_survive(&[(Moved::Log, ONE), (Moved::Metadata, TWO)], false, 1);
     writes_survive(&[(Moved::Log, ONE), (Moved::Metadata, TWO)], false, 3);
     writes_survive(&[(Moved::Metadata, ONE)], true, 2);
+}
+
+/// A bit changes in one block after the other of those that have something in them: labels, superblocks, metadata, their journal, log and
+/// data. Of the log's newest record nobody can tell rot from a loss of power, so all is home.
+fn rot_is_found(apart: &[(Moved, &'static str)], is_encrypted: bool, partitions: u32) {
+    let mut rig = Rig::new(5, is_encrypted, partitions);
+    for (what, device) in apart {
+        rig.move_all(*what, Some(device), Planted::Nothing).expect("healthy");
+    }
+    rig.write_more(8);
+    rig.checkpoint();
+    assert_eq!(rig.serves(), Ok(true));
+    let before = rig.contents();
+    let blocks = before.iter().flat_map(|(name, content)| {
+        let used =
+            content.chunks(BLOCK_BYTES).enumerate().filter(|(_, block)| block.iter().any(|byte| *byte != 0));
+        used.map(|(nth, _)| (*name, (nth * BLOCK_BYTES) as u64))
+    });
+    let blocks: Vec<_> = blocks.collect();
+    let mut found = BTreeMap::<&str, u32>::new();
+    let asked = std::env::var("NACRE_STORE_ROTTEN").ok().and_then(|text| text.parse().ok());
+    let stride = blocks.len().div_ceil(asked.unwrap_or(ROTTEN_MAX)).max(1);
+    for (nth, (name, from)) in (0..).zip(blocks.iter().step_by(stride)) {
+        let (at, bit) = (from + nth * 977 % BLOCK_BYTES as u64, u32::try_from(nth % 8).expect("small"));
+        rig.rot(name, at, bit);
+        let outcome =
+            rig.serves().unwrap_or_else(|why| panic!("{apart:?}, bit {bit} of byte {at} of {name}: {why}"));
+        *found.entry(name).or_default() += u32::from(!outcome);
+        rig.put_back(&before);
+    }
+    // What the log has is stale, and a label has a copy.
+    let places = apart.iter().filter(|(what, _)| *what == Moved::Metadata).map(|(_, device)| *device);
+    let live: Vec<&str> = places.chain([DATA]).collect();
+    assert!(live.iter().all(|name| found[name] > 0), "{apart:?}: {found:?} of {} blocks", blocks.len());
+    assert_eq!(rig.serves(), Ok(true), "all is back");
+}
+
+#[test]
+fn a_bit_that_rots_anywhere_is_an_error_or_nothing() {
+    rot_is_found(&[], false, 1);
+    rot_is_found(&[(Moved::Log, ONE), (Moved::Metadata, TWO)], false, 2);
+    rot_is_found(&[(Moved::Log, ONE), (Moved::Metadata, TWO)], true, 1);
 }
 
 #[test]

@@ -1,12 +1,13 @@
-//! Partitions of one shard.
+//! Partitions of one shard; what is found about devices.
 
 use super::*;
-use crate::storage::{DeviceDirs, mkfs};
+use crate::storage::{DeviceDirs, device_facts, mkfs};
 use nacre_buf::BufList;
 use nacre_env::Clock;
 use nacre_store::StoreError;
 use nacre_txn::{Op, Transaction};
 use nacre_types::{HObject, PgId, SpgId, Uuid};
+use std::collections::BTreeMap;
 use std::time::Duration;
 use tempfile::TempDir;
 
@@ -58,4 +59,35 @@ fn a_partition_gets_what_another_one_of_its_shard_can_spare_within_a_write() {
     }
     assert!(clock.now().since(before) < Duration::from_secs(2), "it waited");
     assert_eq!(store.list(&beside, &HObject::MIN, usize::MAX).len(), count as usize * 3 / 4);
+}
+
+/// Both devices are measured, and nothing of the one is said of the other.
+#[test]
+fn what_is_known_of_each_device_has_names_of_its_own() {
+    let temporary = TempDir::with_prefix("nacre-devices").expect("a writable temporary folder");
+    let facts = |name: &str, dirs: &DeviceDirs| {
+        let folder = temporary.path().join(name);
+        mkfs(&folder, Uuid([5; 16]), (STORE_BYTES, 1), dirs, None).expect("can be made");
+        let config = StoreConfig::File { folder: folder.clone(), memory_bytes: MEMORY_BYTES, key: None };
+        let nets = [RealNet::new().expect("an epoll")];
+        drop(HeldStore::hold(&config).and_then(|held| held.open(&nets)).expect("it opens"));
+        device_facts(&folder)
+    };
+    let has = |facts: &BTreeMap<String, String>, role: &str, names: &[&str]| {
+        names.iter().all(|name| facts.contains_key(&format!("{role}_{name}")))
+    };
+    let costs = ["cached_write_us", "durable_write_us", "flush", "flush_us", "read_us"];
+    let fast = Some(temporary.path().join("fast"));
+    let apart = facts("osd.0", &DeviceDirs { log: fast.clone(), meta: fast });
+    for role in ["nacre_bdev", "nacre_log"] {
+        assert!(has(&apart, role, &costs), "{role} in {apart:?}");
+    }
+    for role in ["nacre_bdev", "nacre_log", "nacre_meta"] {
+        assert!(has(&apart, role, &["rotational", "volatile_cache"]), "{role} in {apart:?}");
+    }
+    assert!(!has(&apart, "nacre_meta", &costs[..1]), "metadata are not measured");
+    let together = facts("osd.1", &DeviceDirs::default());
+    assert!(has(&together, "nacre_bdev", &costs), "{together:?}");
+    let of_log = together.keys().filter(|name| name.starts_with("nacre_log_"));
+    assert_eq!(of_log.collect::<Vec<_>>(), ["nacre_log_apart"]);
 }

@@ -1,13 +1,13 @@
 //! [`DeviceFile`]: the descriptor, and what the system says about what is behind it.
 
-use super::{identity, sys};
+use super::{identity, sys, system_device};
 use crate::disk::{BLOCK_BYTES, DiskInfo, SECTOR_BYTES};
 use crate::real::private;
 use std::collections::BTreeMap;
-use std::fs::{File, Metadata, OpenOptions, TryLockError};
+use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Seek, SeekFrom};
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -99,7 +99,7 @@ impl DeviceFile {
         if size_bytes == 0 {
             return Err(OpenError::TooSmall { path: path.to_owned() });
         }
-        let device = device_number(&metadata, is_device);
+        let device = system_device::device_number(&metadata);
         Ok(Self { file, is_device, direct, size_bytes, device, lock: None })
     }
 
@@ -131,13 +131,9 @@ impl DeviceFile {
         DiskInfo { size_bytes, is_file, block_bytes, discard_bytes, driver: "" }
     }
 
-    /// As the kernel believes it, which is what decides whether it sends flushes.
+    /// As of [`system_device::volatile_cache`].
     pub(super) fn volatile_cache(&self) -> Option<bool> {
-        match self.queue_attribute("write_cache")?.as_str() {
-            "write back" => Some(true),
-            "write through" => Some(false),
-            _ => None,
-        }
+        system_device::volatile_cache(&self.sysfs_folder())
     }
 
     /// The disks below, with what is printed on them ([`identity::disks_below`]).
@@ -145,22 +141,19 @@ impl DeviceFile {
         identity::disks_below(&self.sysfs_folder())
     }
 
-    /// Whether the device below turns; `None` where the system does not know.
+    /// As of [`system_device::rotational`].
     pub(super) fn rotational(&self) -> Option<bool> {
-        self.queue_attribute("rotational").map(|text| text == "1")
+        system_device::rotational(&self.sysfs_folder())
     }
 
-    /// From sysfs; a partition's queue is its disk's. None on network and layered file systems.
+    /// From sysfs. None on network and layered file systems.
     fn queue_attribute(&self, name: &str) -> Option<String> {
-        let folder = self.sysfs_folder();
-        let paths = [folder.join("queue").join(name), folder.join("../queue").join(name)];
-        let text = paths.iter().find_map(|path| std::fs::read_to_string(path).ok())?;
-        Some(text.trim().to_owned())
+        system_device::queue_attribute(&self.sysfs_folder(), name)
     }
 
     /// A link to the folder of the device below.
     fn sysfs_folder(&self) -> PathBuf {
-        PathBuf::from(format!("/sys/dev/block/{}:{}", libc::major(self.device), libc::minor(self.device)))
+        system_device::sysfs_folder(Path::new("/"), self.device)
     }
 }
 
@@ -181,10 +174,6 @@ fn patiently<T, E>(attempt: impl Fn() -> Result<T, E>, is_busy: impl Fn(&E) -> b
 
 fn lock(file: &File) -> Result<(), TryLockError> {
     patiently(|| file.try_lock(), |error| matches!(error, TryLockError::WouldBlock))
-}
-
-fn device_number(metadata: &Metadata, is_device: bool) -> u64 {
-    if is_device { metadata.rdev() } else { metadata.dev() }
 }
 
 /// An open file opened once more, without `O_DIRECT`. By the descriptor: what a path names may have changed since.

@@ -11,6 +11,11 @@ const LAYERS_MAX: usize = 8;
 /// names devices (`device_ids` of `osd metadata`); `None` for a disk without a serial number, which nothing tells from others of its
 /// model. Empty where sysfs does not know the device: network and layered file systems.
 pub(super) fn disks_below(device: &Path) -> BTreeMap<String, Option<String>> {
+    disk_folders(device).into_iter().map(|(name, folder)| (name, printed_on(&folder))).collect()
+}
+
+/// The same disks, with their folders in sysfs.
+pub(super) fn disk_folders(device: &Path) -> BTreeMap<String, PathBuf> {
     let mut found = BTreeMap::new();
     if let Ok(folder) = fs::canonicalize(device) {
         look_below(&folder, LAYERS_MAX, &mut found);
@@ -18,7 +23,7 @@ pub(super) fn disks_below(device: &Path) -> BTreeMap<String, Option<String>> {
     found
 }
 
-fn look_below(folder: &Path, layers: usize, found: &mut BTreeMap<String, Option<String>>) {
+fn look_below(folder: &Path, layers: usize, found: &mut BTreeMap<String, PathBuf>) {
     let disk = match folder.parent() {
         Some(whole) if folder.join("partition").exists() => whole,
         _ => folder,
@@ -28,7 +33,7 @@ fn look_below(folder: &Path, layers: usize, found: &mut BTreeMap<String, Option<
     if !slaves.is_empty() && layers > 0 {
         slaves.iter().for_each(|slave| look_below(slave, layers - 1, found));
     } else if let Some(name) = disk.file_name().and_then(|name| name.to_str()) {
-        found.insert(name.to_owned(), printed_on(disk));
+        found.insert(name.to_owned(), disk.to_owned());
     }
 }
 

@@ -9,12 +9,14 @@ mod identity;
 mod op;
 mod ring;
 mod sys;
+mod system_device;
 mod threads;
 mod work_queue;
 
 pub use file::OpenError;
 pub use held::{DeviceView, HeldDevice};
 pub use sys::{EventFd, reserve, room, write_back};
+pub use system_device::SystemDevice;
 
 use crate::disk::{Disk, DiskCompletion, DiskInfo, DiskTag, Durability, assert_range, assert_write};
 use delay::Delay;

@@ -14,8 +14,8 @@ use nacre_crypt::{CryptDisk, DataKey, Part};
 use nacre_device::{Label, Owner, Region, RegionKind, Role, read_label, write_label};
 use nacre_env::File;
 use nacre_env::disk::{
-    Disk, DiskCompletion, DiskError, DiskInfo, DiskRequest, DiskTag, Durability, Window, assert_range,
-    assert_write,
+    BLOCK_BYTES, Disk, DiskCompletion, DiskError, DiskInfo, DiskRequest, DiskTag, Durability, Window,
+    assert_range, assert_write,
 };
 use nacre_kv::{KvOptions, KvStore, RegionFile};
 use nacre_simdisk::SimFile;
@@ -342,6 +342,63 @@ impl Rig {
         Ok(())
     }
 
+    /// Brings all home that is in the log.
+    pub(super) fn checkpoint(&self) {
+        let mut stores = self.open().expect("healthy");
+        stores.iter_mut().for_each(|store| store.checkpoint_now().expect("healthy"));
+    }
+
+    /// Whether the store gives all that was written; false when it says that it cannot.
+    ///
+    /// # Errors
+    /// It gives something else, and takes that for right.
+    pub(super) fn serves(&self) -> Result<bool, String> {
+        let Ok(mut stores) = self.open() else { return Ok(false) };
+        let mut is_whole = true;
+        for nth in 0..self.objects {
+            let store = &mut stores[self.home(nth)];
+            let (exists, data) = (store.data_bytes(&PG, &object(nth)).is_some(), read(store, &object(nth)));
+            let omap = store.omap_page(&PG, &object(nth), b"", usize::MAX, usize::MAX).entries;
+            if store.state() == StoreState::Failed {
+                return Ok(false);
+            }
+            let is_damaged = exists && data.is_empty();
+            is_whole &= !is_damaged;
+            if data != content(nth) && !is_damaged {
+                return Err(format!("object {nth}: {} bytes of data", data.len()));
+            }
+            if omap != [("key".into(), Bytes::from(content(nth)))] {
+                return Err(format!("object {nth}: an omap of {} keys", omap.len()));
+            }
+        }
+        Ok(is_whole)
+    }
+
+    /// What is on all devices.
+    pub(super) fn contents(&self) -> BTreeMap<&'static str, Vec<u8>> {
+        self.devices.iter().map(|(name, device)| (*name, raw(device))).collect()
+    }
+
+    /// Changes a bit on a device.
+    pub(super) fn rot(&self, name: &'static str, at: u64, bit: u32) {
+        let file = self.devices[name].open();
+        let mut byte = [0];
+        file.read(at, &mut byte).expect("healthy");
+        file.write(at, &[byte[0] ^ (1 << bit)]).and_then(|()| file.sync()).expect("healthy");
+    }
+
+    /// Puts that back which the devices had.
+    pub(super) fn put_back(&self, contents: &BTreeMap<&'static str, Vec<u8>>) {
+        for (name, before) in contents {
+            let (now, file) = (raw(&self.devices[name]), self.devices[name].open());
+            let blocks = before.chunks(BLOCK_BYTES).zip(now.chunks(BLOCK_BYTES)).enumerate();
+            for (nth, (block, _)) in blocks.filter(|(_, (block, now))| block != now) {
+                file.write((nth * BLOCK_BYTES) as u64, block).expect("healthy");
+            }
+            file.sync().expect("healthy");
+        }
+    }
+
     /// Which of some marks are at the beginning of a sector, as the devices have it.
     pub(super) fn shows<'a>(&self, wanted: &[&'a [u8]]) -> Vec<&'a [u8]> {
         let contents: Vec<Vec<u8>> = self.devices.values().map(raw).collect();
@@ -418,7 +475,14 @@ impl Rig {
 
     /// Power goes everywhere, and comes back.
     pub(super) fn crash(&self) {
-        self.devices.values().for_each(SimFile::crash);
+        let all: Vec<&str> = self.devices.keys().copied().collect();
+        self.crash_of(&all);
+    }
+
+    /// Power goes of these devices, and comes back; the process ends with it, and others keep what they have.
+    pub(super) fn crash_of(&self, devices: &[&str]) {
+        let lost = self.devices.iter().filter(|(name, _)| devices.contains(name));
+        lost.for_each(|(_, device)| device.crash());
         let mut names = self.links.0.lock().expect("not poisoned");
         (names.power_for, names.is_dead) = (None, false);
     }
