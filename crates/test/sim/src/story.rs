@@ -104,6 +104,8 @@ pub struct Story {
     verbose: bool,
     /// Epoch of the last map that was written down.
     noted: u32,
+    /// Most bytes of objects that were compressed at a time.
+    compressed_bytes: u64,
 }
 
 impl Story {
@@ -157,6 +159,7 @@ impl Story {
             calm,
             verbose,
             noted: 0,
+            compressed_bytes: 0,
         };
         let mut pool = format!(r#"{{"prefix": "osd pool create", "pool": "p", "pg_num": {pg_num}}}"#);
         if let Some(Code { k, m }) = code {
@@ -328,6 +331,7 @@ impl Story {
             }
             self.work_on();
             self.note_kept();
+            self.note_compressed();
             self.check_versions();
             self.follow_pools();
             self.hear();

@@ -27,6 +27,11 @@ const SOURCES: u64 = 2;
 /// How their names begin.
 const SOURCE: &str = "source ";
 
+/// The text with as much behind it as makes so many bytes.
+fn padded(text: &str, bytes: usize) -> String {
+    format!("{text}{}", "-".repeat(bytes.saturating_sub(text.len())))
+}
+
 fn is_source(object: &str) -> bool {
     object.starts_with(SOURCE)
 }
@@ -380,7 +385,6 @@ impl Workload {
         let guesses = self.guesses.entry(object.to_owned()).or_default();
         let old = guesses.last().cloned().unwrap_or_default();
         let kind = world.below(if self.calls_and_copies { 28 } else { 24 });
-        let padded = |text: &str, stripe: usize| format!("{text:-<stripe$}");
         let action = match (kind, self.stripe) {
             (0..8 | 11..13, Some(stripe)) if self.overwrites => {
                 self.change_in_part(world, kind, text, stripe)
@@ -414,7 +418,7 @@ impl Workload {
         match kind {
             0..2 => Action::Append(long),
             2..6 => Action::Write(at, long),
-            6 if self.writes_large => Action::WriteFull(format!("{long:-<width$}", width = 8 * stripe)),
+            6 if self.writes_large => Action::WriteFull(padded(&long, 8 * stripe)),
             6 => Action::WriteFull(long),
             7 | 11 => Action::Truncate(at),
             _ => Action::Zero(at, 1 + within(2)),

@@ -25,7 +25,7 @@ pub struct Outcome {
     pub random: u64,
     /// Messages that were answered.
     pub answered: usize,
-    /// Bytes of objects that are compressed at the end, on all OSDs.
+    /// Most bytes of objects that were compressed at a time, on all OSDs, as these have reported.
     pub compressed_bytes: u64,
 }
 
@@ -113,15 +113,18 @@ impl Story {
     fn outcome(&mut self) -> Outcome {
         let (trace, steps) = self.world.trace();
         let answered = self.work.answered();
-        let compressed_bytes = self.compressed_bytes();
+        let compressed_bytes = self.compressed_bytes;
         let (now, random) = (self.world.now(), self.below(u64::MAX));
         Outcome { trace, steps, now, random, answered, compressed_bytes }
     }
 
-    fn compressed_bytes(&self) -> u64 {
-        let Some(mon) = self.world.mon() else { return 0 };
+    /// Takes note of what is compressed now.
+    pub(super) fn note_compressed(&mut self) {
+        let Some(mon) = self.world.mon().filter(|_| self.plan.compressed) else { return };
         let osds = mon.state().stats.pgs.osds();
-        osds.map(|(_, stat)| u64::try_from(stat.statfs.data_compressed_original).unwrap_or(0)).sum()
+        let now =
+            osds.map(|(_, stat)| u64::try_from(stat.statfs.data_compressed_original).unwrap_or(0)).sum();
+        self.compressed_bytes = self.compressed_bytes.max(now);
     }
 
     /// All copies of everything are the same: a deep scrub of every PG finds nothing.

@@ -314,7 +314,7 @@ fn stories_of_compressed_pools_end_well() {
         let plan = Plan { kind, flaw, shards, compressed: true, ..Plan::default() };
         let outcomes = end_well(seeds(0..COMPRESSED_SEEDS, 1), &plan);
         let compressed = outcomes.iter().any(|outcome| outcome.compressed_bytes > 0);
-        assert!(compressed, "{plan:?}: nothing is compressed at the end: {outcomes:?}");
+        assert!(compressed, "{plan:?}: nothing was compressed: {outcomes:?}");
     }
 }
 
