@@ -8,9 +8,10 @@
 //! Like is compared with like: links of one distance, which is the type of the nearest bucket that CRUSH has above both OSDs, since pings
 //! between data centres always take longer than between the hosts of one; and with these and all that are farther, which should not be
 //! quicker. A fault at one end shows in all links of that end: so a link is compared with those that one of its ends has no part in, and
-//! with those that the other has no part in. Slow beside any of these is slow. An end is a host, whose OSDs share cards and cables; between
-//! OSDs of one host it is an OSD. There must be three links to compare with, so four hosts where each has one OSD: of two nobody can say
-//! anything, and of three not which of them it is.
+//! with those that the other has no part in. Slow beside any of these is slow. An end is a host, whose OSDs share cards and cables, or an OSD
+//! between those of one host; and it is the largest bucket that has only one of the two OSDs, such as a rack, whose hosts share its way to
+//! others. There must be three links to compare with, so four hosts where each has one OSD: of two nobody can say anything, and of three not
+//! which of them it is.
 
 use nacre_msg::stats::{PingTimes, PingWindow};
 use nacre_types::OsdId;
@@ -40,8 +41,8 @@ pub struct Place {
 /// What links begin and end at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum End {
-    /// The bucket of a host, with the links of its OSDs to other hosts.
-    Host(i32),
+    /// A host, with the links of its OSDs to other hosts; or a larger bucket, with those that lead out of it.
+    Bucket(i32),
     /// An OSD, with all of its links.
     Osd(OsdId),
 }
@@ -60,7 +61,7 @@ pub struct SlowLink {
 /// An end all of whose links are slow.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SlowEnd {
-    /// A host, or an OSD where others of its host are well.
+    /// A host or a larger bucket, or an OSD where others of its host are well.
     pub end: End,
     /// Its OSDs that have slow links.
     pub osds: BTreeSet<OsdId>,
@@ -85,7 +86,8 @@ pub struct SlowLinks {
 #[derive(Clone, Copy, Debug)]
 struct Link {
     osds: [OsdId; 2],
-    ends: [End; 2],
+    /// Of each OSD the nearest end and the farthest, which may be the same.
+    ends: [[End; 2]; 2],
     distance: i32,
     best_us: u32,
 }
@@ -98,16 +100,22 @@ struct Alike {
 }
 
 impl Link {
+    /// Its ends, each once.
+    fn each_end(&self) -> impl Iterator<Item = End> {
+        let of_side = |[near, far]: [End; 2]| std::iter::once(near).chain((far != near).then_some(far));
+        self.ends.into_iter().flat_map(of_side)
+    }
+
     /// Who is named in its place if all of their links are slow.
     fn owners(&self) -> impl Iterator<Item = End> {
-        let hosts = self.ends.into_iter().filter(|end| matches!(end, End::Host(_)));
-        hosts.chain(self.osds.map(End::Osd))
+        let buckets = self.each_end().filter(|end| matches!(end, End::Bucket(_)));
+        buckets.chain(self.osds.map(End::Osd))
     }
 
     /// Its OSDs that are, or stand on, an end.
     fn osds_at(&self, end: End) -> impl Iterator<Item = OsdId> {
         let sides = self.osds.into_iter().zip(self.ends);
-        sides.filter(move |(osd, of)| *of == end || End::Osd(*osd) == end).map(|(osd, _)| osd)
+        sides.filter(move |(osd, of)| of.contains(&end) || End::Osd(*osd) == end).map(|(osd, _)| osd)
     }
 }
 
@@ -119,7 +127,7 @@ impl Alike {
         for link in ascending {
             let alike = out.entry(link.distance).or_default();
             alike.all.push(link.best_us);
-            for end in link.ends {
+            for end in link.each_end() {
                 alike.of_end.entry(end).or_default().push(link.best_us);
             }
         }
@@ -144,29 +152,32 @@ fn links<'a>(
     window: fn(&PingTimes) -> &PingWindow,
     place: impl Fn(OsdId) -> Place,
 ) -> Vec<Link> {
-    let mut best: BTreeMap<[OsdId; 2], u32> = BTreeMap::new();
-    for (from, to, times) in measured {
+    let known = measured.into_iter().filter_map(|(from, to, times)| {
         let us = window(times).min[0];
         // 0: no minute has passed, or there is no such network.
-        if us > 0 && from != to {
-            let of_both = best.entry([from.min(to), from.max(to)]).or_default();
-            *of_both = us.max(*of_both);
-        }
-    }
-    if best.values().all(|us| *us < SLOW_MIN_US) {
+        (us > 0 && from != to).then_some(([from.min(to), from.max(to)], us))
+    });
+    let mut best: Vec<([OsdId; 2], u32)> = known.collect();
+    if best.iter().all(|(_, us)| *us < SLOW_MIN_US) {
         return Vec::new();
     }
-    let osds: BTreeSet<OsdId> = best.keys().copied().flatten().collect();
+    // Of what both say the later one.
+    best.sort_unstable_by_key(|(osds, us)| (*osds, Reverse(*us)));
+    best.dedup_by_key(|(osds, _)| *osds);
+    let osds: BTreeSet<OsdId> = best.iter().flat_map(|(osds, _)| *osds).collect();
     let places: BTreeMap<OsdId, Place> = osds.into_iter().map(|osd| (osd, place(osd))).collect();
     let nowhere = Place::default();
     let link = |(osds, best_us): ([OsdId; 2], u32)| {
         let [a, b] = osds.map(|osd| places.get(&osd).unwrap_or(&nowhere));
         let is_one_host = a.host == b.host;
-        let end =
-            |osd: OsdId, place: &Place| place.host.filter(|_| !is_one_host).map_or(End::Osd(osd), End::Host);
         let common = a.above.iter().find(|bucket| b.above.contains(bucket));
+        let ends = |osd: OsdId, place: &Place| {
+            let near = place.host.filter(|_| !is_one_host).map_or(End::Osd(osd), End::Bucket);
+            let below = place.above.iter().take_while(|bucket| Some(*bucket) != common).last();
+            [near, below.map_or(near, |(bucket, _)| End::Bucket(*bucket))]
+        };
         let distance = common.map_or(FARTHEST, |(_, kind)| *kind);
-        Link { osds, ends: [end(osds[0], a), end(osds[1], b)], distance, best_us }
+        Link { osds, ends: [ends(osds[0], a), ends(osds[1], b)], distance, best_us }
     };
     best.into_iter().map(link).collect()
 }
@@ -183,8 +194,8 @@ fn is_slow(link: &Link, by_distance: &BTreeMap<i32, Alike>) -> bool {
         // The median is among the quick ones.
         others >= OTHERS_MIN && quick * 2 >= others
     };
-    let is_beside = |end: &End| beside(*end, link.distance) || beside(*end, FARTHEST);
-    link.best_us >= SLOW_MIN_US && link.ends.iter().any(is_beside)
+    let is_beside = |end: End| beside(end, link.distance) || beside(end, FARTHEST);
+    link.best_us >= SLOW_MIN_US && link.each_end().any(is_beside)
 }
 
 /// The ends all of whose links are slow, and how many these are.
@@ -305,11 +316,11 @@ mod tests {
         for hosts in [4, 5, 9] {
             let slow = judge(&places(hosts, 1), slow_osds(&[3]));
             let links = usize::try_from(hosts - 1).expect("few");
-            assert_eq!(ends(&slow), [(End::Host(-103), vec![3], links)]);
+            assert_eq!(ends(&slow), [(End::Bucket(-103), vec![3], links)]);
             assert_eq!((slow.pairs.len(), slow.ends[0].quickest.others_us), (links, CALM_US));
         }
         let slow = judge(&places(6, 1), slow_osds(&[1, 4]));
-        assert_eq!(ends(&slow), [(End::Host(-101), vec![1], 5), (End::Host(-104), vec![4], 5)]);
+        assert_eq!(ends(&slow), [(End::Bucket(-101), vec![1], 5), (End::Bucket(-104), vec![4], 5)]);
         // All but one of them: links, then.
         let most = |from: OsdId, to: OsdId| {
             if from.min(to) == 0 && from.max(to) > 1 { SLOW_US } else { CALM_US }
@@ -325,7 +336,7 @@ mod tests {
             if a != b && (a == 1 || b == 1) { SLOW_US } else { CALM_US }
         };
         let slow = judge(&places(3, 4), between_hosts);
-        assert_eq!(ends(&slow), [(End::Host(-101), vec![4, 5, 6, 7], 32)]);
+        assert_eq!(ends(&slow), [(End::Bucket(-101), vec![4, 5, 6, 7], 32)]);
         let slow = judge(&places(3, 4), slow_osds(&[5]));
         assert_eq!(ends(&slow), [(End::Osd(5), vec![5], 11)], "to those of its own host, too");
         let slow = judge(&places(1, 4), slow_osds(&[2]));
@@ -374,9 +385,24 @@ mod tests {
     #[test]
     fn links_within_a_rack_are_compared_with_those_between_racks_where_they_are_few() {
         let places: Vec<Place> = (0..6).map(|osd| place(osd / 2, osd)).collect();
-        assert_eq!(ends(&judge(&places, slow_osds(&[3]))), [(End::Host(-103), vec![3], 5)]);
+        assert_eq!(ends(&judge(&places, slow_osds(&[3]))), [(End::Bucket(-103), vec![3], 5)]);
         let far = |from: OsdId, to: OsdId| if from / 2 == to / 2 { CALM_US } else { 8_000 };
         assert_eq!(judge(&places, far), SlowLinks::default(), "but not the other way round");
+    }
+
+    /// Of three racks one, however many hosts there are in each.
+    #[test]
+    fn a_rack_whose_way_to_the_others_is_slow_is_named() {
+        for hosts in [2, 3, 5] {
+            let places: Vec<Place> = (0..3 * hosts).map(|osd| place(osd / hosts, osd)).collect();
+            let slow_rack = |from: OsdId, to: OsdId| {
+                let (a, b) = (from / hosts, to / hosts);
+                if a != b && (a == 2 || b == 2) { SLOW_US } else { CALM_US }
+            };
+            let links = usize::try_from(2 * hosts * hosts).expect("few");
+            let osds = (2 * hosts..3 * hosts).collect();
+            assert_eq!(ends(&judge(&places, slow_rack)), [(End::Bucket(-12), osds, links)]);
+        }
     }
 
     /// An OSD tells of those that it pings, once it has pinged them for a minute.

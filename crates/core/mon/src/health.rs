@@ -32,7 +32,6 @@ pub(crate) use words::words;
 /// Codes that a stock manager has as well and that we judge ourselves, by what OSDs report to us: the same cluster must not be degraded and
 /// clean in one answer.
 const OWN_CODES: &[&str] = &[
-    "BLUESTORE_NO_COMPRESSION",
     "LARGE_OMAP_OBJECTS",
     "MANY_OBJECTS_PER_PG",
     "OBJECT_MISPLACED",

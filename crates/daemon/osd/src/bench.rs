@@ -3,7 +3,7 @@
 //! Each shard does its part of it, and the first one, which got the command, adds up what they measure (`gather`). They go on serving
 //! everybody meanwhile, heartbeats as well, so what is measured is what the store gives beside the clients' work.
 
-use crate::bench_workload::{DURATION_MAX, Workload, result};
+use crate::bench_workload::{DURATION_MAX, UNDER_WAY_BYTES_MAX, Workload, result};
 use crate::command_reply::Failure;
 use crate::own_collection::BENCH_COLLECTION;
 use crate::pg_driver::{PgDriver, room};
@@ -15,12 +15,9 @@ use nacre_txn::{Op, StoreToken, Transaction};
 use nacre_types::{Errno, HObject, Stamp};
 use std::collections::VecDeque;
 
-/// Bytes under way at a time on all shards together; one block of each at least. Enough to keep a device busy, little enough that clients
-/// hardly wait behind it.
-const UNDER_WAY_BYTES_MAX: u64 = 8 << 20;
 /// Of what is written, so much is in memory, over and over.
 const PATTERN_BYTES: usize = 1 << 20;
-/// Blocks under way at a time, likewise.
+/// Blocks under way at a time, of all shards.
 const UNDER_WAY_MAX: usize = 128;
 
 /// The bench of a shard, if one is under way.
@@ -54,8 +51,8 @@ impl BenchSlot {
             ));
         }
         let pattern = Bytes::from(vec![0x5a; PATTERN_BYTES]);
-        let (written, under_way) = (0, VecDeque::new());
-        self.running = Some(Bench { number, count, size, shards, pattern, written, under_way, began: now });
+        let (written, under_way, writers) = (0, VecDeque::new(), all.writers(shards));
+        self.running = Some(Bench { number, count, size, writers, pattern, written, under_way, began: now });
         Ok(())
     }
 
@@ -84,7 +81,7 @@ struct Bench {
     count: u64,
     size: u64,
     /// Shards that write.
-    shards: usize,
+    writers: usize,
     pattern: Bytes,
     written: u64,
     /// What is not durable, oldest first, with its bytes.
@@ -103,8 +100,8 @@ impl Bench {
 
     fn has_room(&self) -> bool {
         let bytes: u64 = self.under_way.iter().map(|(_, bytes)| bytes).sum();
-        let has_room = bytes < UNDER_WAY_BYTES_MAX / self.shards.max(1) as u64;
-        self.under_way.is_empty() || (has_room && self.under_way.len() < UNDER_WAY_MAX / self.shards.max(1))
+        let has_room = bytes < UNDER_WAY_BYTES_MAX / self.writers as u64;
+        self.under_way.is_empty() || (has_room && self.under_way.len() < UNDER_WAY_MAX / self.writers)
     }
 
     fn data(&self, bytes: u64) -> BufList {

@@ -13,6 +13,9 @@ const BLOCK_BYTES_MAX: u64 = 64 << 20;
 const BLOCKS_MAX: u64 = 65_536;
 const BYTES_DEFAULT: u64 = 64 << 20;
 const BLOCK_BYTES_DEFAULT: u64 = 4 << 20;
+/// Bytes under way at a time, of all shards; one block at least. Enough to keep a device busy, little enough that clients hardly wait behind
+/// it.
+pub(crate) const UNDER_WAY_BYTES_MAX: u64 = 8 << 20;
 /// A store that has not taken it all by then is too slow for an answer.
 pub(crate) const DURATION_MAX: Duration = Duration::from_secs(20);
 
@@ -39,9 +42,18 @@ impl Workload {
         Ok(Self { count, size })
     }
 
+    /// How many of so many shards write, so that together they have no more under way than they may: each has one block at least.
+    pub(crate) fn writers(self, shards: usize) -> usize {
+        let most = usize::try_from(UNDER_WAY_BYTES_MAX / self.size).unwrap_or(usize::MAX);
+        shards.clamp(1, most.max(1))
+    }
+
     /// What the `nth` of so many shards has to write.
     pub(crate) fn part(self, nth: usize, shards: usize) -> Self {
-        let (nth, shards) = (nth as u64, shards.max(1) as u64);
+        let (nth, shards) = (nth as u64, self.writers(shards) as u64);
+        if nth >= shards {
+            return Self { count: 0, ..self };
+        }
         let blocks = self.count.div_ceil(self.size);
         let from = |nth: u64| (blocks / shards * nth + nth.min(blocks % shards)) * self.size;
         Self { count: from(nth + 1).min(self.count) - from(nth).min(self.count), ..self }
@@ -83,6 +95,9 @@ mod tests {
         assert_eq!(parts(63, 4, 3), [24, 20, 19], "the last block is the short one");
         assert_eq!(parts(5, 4, 4), [4, 1, 0, 0]);
         assert_eq!(parts(0, 4, 2), [0, 0]);
+        let large = UNDER_WAY_BYTES_MAX / 2;
+        assert_eq!(parts(5 * large, large, 3), [3 * large, 2 * large, 0], "two blocks may be under way");
+        assert_eq!(parts(3 * BLOCK_BYTES_MAX, BLOCK_BYTES_MAX, 2), [3 * BLOCK_BYTES_MAX, 0]);
     }
 
     #[test]

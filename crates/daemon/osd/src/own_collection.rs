@@ -153,7 +153,7 @@ pub(crate) fn level_maps(stores: &[&dyn ObjectStore]) -> Result<Vec<Vec<Transact
     let first = more.min().map_or(first.clone(), |oldest| first.min(oldest.clone()));
     for (store, own) in stores.iter().zip(&maps) {
         // One without PGs begins with any map.
-        let has_pgs = store.collections().iter().any(|spg| *spg != OWN_COLLECTION);
+        let has_pgs = store.collections().iter().any(is_of_pool);
         if let Some(last) = own.keys().next_back().filter(|last| has_pgs && **last < first) {
             return Err(MapsApart { oldest: epoch_of(last), newest });
         }

@@ -133,7 +133,7 @@ fn first_slab(superblock: &Superblock, partition: u32) -> u32 {
     u32::try_from(first).expect("less than all slabs")
 }
 
-/// The first copy that is whole. The copies never change, so they cannot differ.
+/// The first copy that is whole. Where both are they say the same, but for what an interrupted move has written to the first one only.
 pub(crate) fn read_superblock(disk: &mut dyn Disk) -> Result<Superblock, OpenError> {
     let size_bytes = disk.info().size_bytes;
     read_copies(disk, size_bytes)

@@ -66,10 +66,9 @@ impl KnownDevices {
         // Of many virtual disks the kernel says that they turn, and then of all that a machine has: where the log's is such a one, too,
         // only what they cost tells them apart.
         let is_spindle = self.data.rotational == Some(true) && log.rotational != Some(true);
-        let is_slower = self.data.report.zip(log.report).is_some_and(|(data, log)| {
-            data.durable_write.best >= log.durable_write.best.max(DURABLE_WRITE_MIN) * SLOWER_TIMES
-        });
-        is_spindle || is_slower
+        let Some((data, log)) = self.data.report.zip(log.report) else { return is_spindle };
+        let (data, log) = (data.durable_write.best, log.durable_write.best);
+        (is_spindle && data >= log) || data >= log.max(DURABLE_WRITE_MIN) * SLOWER_TIMES
     }
 }
 
@@ -83,7 +82,7 @@ pub fn log_bytes(disk: &mut dyn Disk) -> Result<u64, OpenError> {
 }
 
 /// Measures a device of a store that is not open, by writing the second copy of the superblock over itself: whatever
-/// fails meanwhile, the content is the same. `None` when that copy is not whole: then it must stay as it is.
+/// fails meanwhile, the content is the same. `None` when that copy is not as the first one, or cannot be read: then it must stay as it is.
 ///
 /// # Errors
 /// [`OpenError`] when there is no store, or the device fails.
@@ -91,7 +90,8 @@ pub fn probe(disk: &mut dyn Disk, clock: &dyn Clock) -> Result<Option<DeviceRepo
     // Also of one device of two: its size says nothing.
     let good = mount::read_copies(disk, u64::MAX)?;
     let offset = BlockStore::offset(COPY);
-    let copy = blocking::read(disk, offset, BLOCK)?.freeze();
+    let Ok(copy) = blocking::read_patiently(disk, offset, BLOCK) else { return Ok(None) };
+    let copy = copy.freeze();
     match Superblock::decode(&copy, u64::MAX) {
         Ok(superblock) if superblock == good => {
             Ok(Some(probe_in_place(disk, clock, offset, &copy, SAMPLES)?))
@@ -216,6 +216,11 @@ mod tests {
         let virtual_disk = |durable_us| device(durable_us, 30, Some(true));
         assert_eq!(usual(virtual_disk(60), Some(virtual_disk(60))), AS_IT_IS);
         assert_eq!(usual(virtual_disk(900), Some(virtual_disk(60))), LONG_WRITES);
+        assert_eq!(
+            usual(virtual_disk(60), Some(device(90, 30, None))),
+            AS_IT_IS,
+            "the log's is the slower one"
+        );
         assert_eq!(usual(device(0, 0, Some(true)), Some(device(0, 0, Some(true)))), AS_IT_IS);
     }
 

@@ -30,7 +30,7 @@ pub(super) fn check(state: &State) -> Option<Check> {
             )
         })
     };
-    // Others than ours say it themselves.
+    // Others than ours say it themselves, to their manager.
     let is_ours =
         |osd: &OsdId| state.osd.metadata(*osd).is_some_and(|facts| facts.contains_key("nacre_version"));
     let lines: Vec<String> = map.up_osds().filter(is_ours).filter_map(line).collect();

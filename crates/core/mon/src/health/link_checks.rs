@@ -27,6 +27,9 @@ use std::collections::BTreeSet;
 /// Lines that name links, and OSDs and hosts all of whose links are slow.
 const NAMED_MAX: usize = 10;
 
+/// OSDs of a bucket that such a line names.
+const OSDS_MAX: usize = 10;
+
 /// A network: Ceph's word for it, and where its times are.
 type Network = (&'static str, fn(&PingTimes) -> &PingWindow);
 
@@ -81,21 +84,32 @@ pub(super) fn check(state: &State, map: &OsdMap) -> Option<Check> {
         .then(|| Check::new("OSD_SLOW_LINK", Severity::Warn, summary, lines).counting(pairs.len()))
 }
 
+/// Kind and name of a bucket.
+fn bucket_name(map: &OsdMap, bucket: i32) -> Option<(&str, &str)> {
+    let kind = map.crush.type_names.get(&map.crush.type_of(bucket))?;
+    Some((kind.as_str(), map.crush.item_name(bucket)?))
+}
+
 fn end_line(map: &OsdMap, network: &str, slow: &SlowEnd) -> String {
-    let host = match slow.end {
-        End::Host(host) => map.crush.item_name(host).filter(|_| slow.osds.len() > 1),
+    let bucket = match slow.end {
+        End::Bucket(bucket) => bucket_name(map, bucket),
         End::Osd(_) => None,
     };
-    let who = host.map_or_else(
-        || slow.osds.iter().map(|osd| osd_name(map, *osd)).collect::<Vec<_>>().join(", "),
-        |host| {
-            let osds: Vec<String> = slow.osds.iter().map(|osd| format!("osd.{osd}")).collect();
-            format!("host {host} ({})", osds.join(", "))
-        },
-    );
-    let cause = match slow.end {
-        End::Host(_) => "its network card, cable or switch port",
-        End::Osd(_) => "its network card, cable or switch port, or the OSD itself",
+    let is_host = bucket.is_none_or(|(kind, _)| kind == "host");
+    let cause = match (is_host, slow.osds.len()) {
+        (false, _) => "what connects it with the others",
+        (true, 1) => "its network card, cable or switch port, or the OSD itself",
+        (true, _) => "its network card, cable or switch port",
+    };
+    let who = match bucket.filter(|_| !is_host || slow.osds.len() > 1) {
+        Some((kind, name)) => {
+            let more = slow.osds.len().saturating_sub(OSDS_MAX);
+            let mut osds: Vec<String> =
+                slow.osds.iter().take(OSDS_MAX).map(|osd| format!("osd.{osd}")).collect();
+            osds.extend((more > 0).then(|| format!("{more} more")));
+            format!("{kind} {name} ({})", osds.join(", "))
+        }
+        None => slow.osds.iter().map(|osd| osd_name(map, *osd)).collect::<Vec<_>>().join(", "),
     };
     format!("all {} links of {who} are slow on {network}: {}: {cause}", slow.links, figures(&slow.quickest))
 }

@@ -110,7 +110,7 @@ fn an_osd_all_of_whose_links_are_slow_is_named_and_overload_names_nobody() {
         lines,
         [
             "all 5 links of osd.3 (host host3) are slow on back: pings take 20.005 msec at best, those of others 0.200: \
-          its network card, cable or switch port"
+          its network card, cable or switch port, or the OSD itself"
         ]
     );
     cluster.report(|_, _| [SLOW_US; 2]);

@@ -223,7 +223,7 @@ fn examine(parts: &mut Parts, folder: &Path, options: Options) -> Result<Options
     Ok(options)
 }
 
-/// Measures a device, unless its second superblock, over which it would write, is not whole.
+/// Measures a device, unless its second superblock, over which it would write, is not as the first one.
 fn look_at(disk: &mut PartDisk, role: &str, folder: &Path) -> Result<KnownDevice, StorageError> {
     let probed = nacre_blockstore::probe(disk, &RealClock::start());
     let report = probed.map_err(|source| StorageError::Block { path: folder.to_owned(), source })?;
@@ -232,7 +232,7 @@ fn look_at(disk: &mut PartDisk, role: &str, folder: &Path) -> Result<KnownDevice
         None => tracing::warn!(
             folder = %folder.display(),
             role,
-            "the second superblock is damaged, so the device was not probed; `nacre store repair` restores it"
+            "the second superblock is not as the first one, so the device was not probed; `nacre store repair` restores that of the data"
         ),
     }
     Ok(KnownDevice { report, rotational: real(disk).rotational() })

@@ -193,7 +193,7 @@ fn rot_is_found(apart: &[(Moved, &'static str)], is_encrypted: bool, partitions:
     let blocks: Vec<_> = blocks.collect();
     let mut found = BTreeMap::<&str, u32>::new();
     let asked = std::env::var("NACRE_STORE_ROTTEN").ok().and_then(|text| text.parse().ok());
-    let stride = blocks.len().div_ceil(asked.unwrap_or(ROTTEN_MAX)).max(1);
+    let stride = blocks.len().div_ceil(asked.unwrap_or(ROTTEN_MAX).max(1));
     for (nth, (name, from)) in (0..).zip(blocks.iter().step_by(stride)) {
         let (at, bit) = (from + nth * 977 % BLOCK_BYTES as u64, u32::try_from(nth % 8).expect("small"));
         rig.rot(name, at, bit);
@@ -205,7 +205,11 @@ fn rot_is_found(apart: &[(Moved, &'static str)], is_encrypted: bool, partitions:
     // What the log has is stale, and a label has a copy.
     let places = apart.iter().filter(|(what, _)| *what == Moved::Metadata).map(|(_, device)| *device);
     let live: Vec<&str> = places.chain([DATA]).collect();
-    assert!(live.iter().all(|name| found[name] > 0), "{apart:?}: {found:?} of {} blocks", blocks.len());
+    assert!(
+        live.iter().all(|name| found.get(name).is_some_and(|found| *found > 0)),
+        "{apart:?}: {found:?} of {} blocks",
+        blocks.len()
+    );
     assert_eq!(rig.serves(), Ok(true), "all is back");
 }
 
