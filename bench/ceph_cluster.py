@@ -2,11 +2,11 @@
 import os
 import pathlib
 import signal
-import socket
 import subprocess
 import sys
 import uuid
 
+from ports import free_port
 from sides import Side
 
 PACKAGES = ["ceph-mon", "ceph-mgr", "ceph-osd"]
@@ -67,12 +67,6 @@ MEMORY_BYTES = 1 << 30
 def install():
     script = pathlib.Path(__file__).resolve().parent.parent / "test/packages"
     subprocess.run([script, *PACKAGES], check=True)
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 class Ceph(Side):

@@ -9,6 +9,8 @@ import subprocess
 import time
 import urllib.parse
 
+from ports import free_port
+
 # The one user.
 ACCESS, SECRET = "access", b"secret"
 # Parts of a query that a signature of version 2 covers.
@@ -33,9 +35,7 @@ class Gateway:
     def __init__(self, conf, admin_keyring, folder, *options):
         self.folder, self.process = folder, None
         keyring = f"{folder}/rgw.keyring"
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = probe.getsockname()[1]
+        self.port = free_port()
         as_gateway = ["-c", conf, "-n", "client.rgw.t", "--keyring", keyring, "--log-file", f"{folder}/rgw.log", "--run-dir", folder]
         self.admin_command = ["radosgw-admin", *as_gateway]
         self.command = ["radosgw", "-f", *as_gateway, "--rgw-data", folder,

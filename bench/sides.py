@@ -1,10 +1,12 @@
-"""The two sides of a comparison: a Ceph cluster that runs already, and a Nacre cluster that is started for it."""
+"""The two sides of a comparison: a Ceph cluster that runs already, and a Nacre cluster that is started for it, with OSDs on files or on loop
+devices; and what the disk below takes for durable writes."""
 import json
 import os
 import pathlib
 import subprocess
 import sys
 import time
+import uuid
 
 POOL, IMAGE = "side-by-side", "image"
 TICK = os.sysconf("SC_CLK_TCK")
@@ -34,6 +36,18 @@ def fio_figures(text, direction):
 def cpu_seconds(pid):
     fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
     return (int(fields[11]) + int(fields[12])) / TICK
+
+
+def raw_write_us(places, seconds):
+    """Mean latency of processes, one for each of the fio options `places`, that write 4 KiB durably, one after the other."""
+    jobs = [word for number, place in enumerate(places) for word in (f"--name=raw{number}", place)]
+    done = subprocess.run(
+        ["fio", "--size=64M", "--bs=4k", "--rw=randwrite", "--direct=1", "--sync=dsync", "--ioengine=psync", "--fallocate=none",
+         "--overwrite=1", "--time_based", f"--runtime={seconds}", "--group_reporting", "--output-format=json", *jobs],
+        capture_output=True, text=True, timeout=60 + seconds)
+    if done.returncode:
+        sys.exit(f"fio on {', '.join(places)} failed:\n{done.stdout}{done.stderr}")
+    return fio_figures(done.stdout, "write")["clat_ns"]["mean"] / 1e3
 
 
 def rss_bytes(pid):
@@ -74,8 +88,11 @@ class Side:
                 sys.exit(f"{self.name} is not {what} after {PATIENCE_S} s")
             time.sleep(0.25)
 
+    def make_pool(self, pool):
+        self.run("ceph", "osd", "pool", "create", pool, "32", "32")
+
     def prepare(self):
-        self.run("ceph", "osd", "pool", "create", POOL, "32", "32")
+        self.make_pool(POOL)
         self.run("rbd", "pool", "init", POOL)
         self.add_image(IMAGE, self.size)
 
@@ -146,6 +163,11 @@ class Nacre(Side):
         # What each run makes it removes, or the next finds no room.
         self.run("ceph", "config", "set", "mon", "mon_allow_pool_delete", "true")
 
+    def client(self):
+        """A handle of librados, not yet connected."""
+        import rados  # not every comparison needs it
+        return rados.Rados(conffile=self.conf, rados_id="admin", conf={"keyring": str(self.cluster / "keyring")})
+
     def own_client(self, cells, name, *options, keep=None):
         """Figures of each repetition by our own client; `name` is the results' file in the folder."""
         command = [self.binary, "bench", "run", "--client", "own", "--conf", str(self.cluster / "ceph.conf"), "--keyring",
@@ -155,3 +177,76 @@ class Nacre(Side):
     def stop(self):
         self.process.terminate()
         self.process.wait()
+
+
+class LoopDevice:
+    """A loop device that goes past the page cache. All of its file is written: nothing is allocated later."""
+
+    def __init__(self, backing, size_bytes):
+        with open(backing, "wb") as file:
+            for _ in range(size_bytes >> 20):
+                file.write(bytes(1 << 20))
+            os.fsync(file.fileno())
+        self.path = subprocess.run(["losetup", "--find", "--show", "--direct-io=on", str(backing)], check=True, capture_output=True,
+                                   text=True).stdout.strip()
+
+    def remove(self):
+        subprocess.run(["losetup", "-d", self.path], check=True)
+
+
+class OnDevices(Nacre):
+    """A cluster whose OSDs 1 to `count` are on loop devices, one each; the CRUSH rule `raw` takes only these. Needs root."""
+
+    RULE = "raw"
+
+    def __init__(self, binary, folder, name, count, size_bytes, memory_bytes):
+        super().__init__(binary, folder, "256M", osds=1, arguments=["--osd-size", "1G"], name=name)
+        self.memory_bytes, self.devices, self.osds = memory_bytes, {}, {}
+        for osd in range(1, count + 1):
+            self.make_osd(osd, size_bytes)
+        self.run("ceph", "osd", "crush", "rule", "create-replicated", self.RULE, "default", "osd", self.RULE)
+
+    def make_osd(self, osd, size_bytes):
+        self.devices[osd] = LoopDevice(self.folder / f"{self.name}.{osd}.device", size_bytes)
+        key, name = self.run("ceph-authtool", "--gen-print-key").strip(), str(uuid.uuid4())
+        secret = self.folder / "secret.json"
+        secret.write_text(json.dumps({"cephx_secret": key}))
+        self.run("ceph", "osd", "new", name, str(osd), "-i", str(secret))
+        self.run(self.binary, "osd", "--dir", str(self.cluster), "--id", str(osd), "--mkfs", "--uuid", name, "--key", key, "--device",
+                 self.devices[osd].path, "--force")
+        self.start_osd(osd)
+        self.run("ceph", "osd", "crush", "rm-device-class", f"osd.{osd}")
+        self.run("ceph", "osd", "crush", "set-device-class", self.RULE, f"osd.{osd}")
+
+    def start_osd(self, osd):
+        command = [self.binary, "osd", "--dir", str(self.cluster), "--id", str(osd), "--listen", "127.0.0.1", "--osd-memory-target",
+                   str(self.memory_bytes)]
+        with open(self.folder / f"{self.name}.osd.log", "a") as log:
+            self.osds[osd] = subprocess.Popen(command, stdout=log, stderr=log)
+        self.wait_until("up", lambda: self.ask("osd", "stat")["num_up_osds"] == len(self.osds) + 1)
+
+    def stop_osd(self, osd):
+        process = self.osds.pop(osd)
+        process.terminate()
+        process.wait()
+
+    def restart(self):
+        """With nothing in memory, and all of it where it belongs."""
+        for osd in list(self.osds):
+            self.stop_osd(osd)
+            self.start_osd(osd)
+        self.wait_until("clean", self.is_clean)
+
+    def make_pool(self, pool, copies=3):
+        self.run("ceph", "osd", "pool", "create", pool, "32", "32", "replicated", self.RULE, "--size", str(copies), "--autoscale-mode", "off")
+        self.wait_until("clean", self.is_clean)
+
+    def cpu(self):
+        return sum(cpu_seconds(process.pid) for process in self.osds.values())
+
+    def stop(self):
+        for osd in list(self.osds):
+            self.stop_osd(osd)
+        super().stop()
+        for device in self.devices.values():
+            device.remove()

@@ -59,7 +59,7 @@ pub use device_health::{
     DEVICE_ERROR_BYTES_MAX, DEVICE_ID_BYTES_MAX, DEVICE_JSON_BYTES_MAX, DeviceHealth, DeviceHealthReport,
     DeviceHealthWanted,
 };
-pub use device_report::DeviceReport;
+pub use device_report::{DeviceReport, LEAST_PINGS_COUNT_MAX, LeastPing};
 pub use entity_caps::EntityCaps;
 pub use force::{OsdForceRecovery, force_option};
 pub use log::{ClusterLogEntry, Log, LogAck, LogPriority};

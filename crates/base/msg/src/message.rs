@@ -163,7 +163,7 @@ messages! {
     OsdPgTemp: "OSD to monitor: acting sets to use for now.",
     OsdBeacon: "OSD to monitor: sign of life.",
     PgStats: "OSD to manager: usage and state of its PGs.",
-    DeviceReport: "Our OSD to our monitor: how long its device takes.",
+    DeviceReport: "Our OSD to our monitor: how long its device takes, and pings.",
     DeviceHealthWanted: "Our monitor to our OSD: ask a device how it is.",
     DeviceHealthReport: "Our OSD to our monitor: what the device says of its health.",
     BillReport: "Our OSD to our monitor: for whom it has worked.",

@@ -1,6 +1,7 @@
-//! [`Extents`]: parts of an object's data in whole blocks.
+//! [`Extents`]: parts of an object's data in whole blocks; and [`span`] of two ranges of bytes.
 
 use nacre_denc::{Decode, DecodeError, Encode, Reader, Writer};
+use std::ops::Range;
 
 /// What offsets and lengths of [`Extents`] are multiples of, in bytes. Stores share blocks of this size between objects, so that no
 /// data is read or written for a copy.
@@ -55,6 +56,16 @@ impl Decode for Extents {
     fn decode(r: &mut Reader) -> Result<Self, DecodeError> {
         let ranges: Vec<(u64, u64)> = r.get()?;
         Self::new(ranges).map_err(|(offset, _)| DecodeError::Invalid { what: "extent", value: offset })
+    }
+}
+
+/// The least range with all of both; an empty one has nothing.
+#[must_use]
+pub fn span(one: Range<u64>, other: Range<u64>) -> Range<u64> {
+    match (one.is_empty(), other.is_empty()) {
+        (true, _) => other,
+        (_, true) => one,
+        _ => one.start.min(other.start)..one.end.max(other.end),
     }
 }
 

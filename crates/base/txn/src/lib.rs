@@ -9,6 +9,6 @@ mod extents;
 mod op;
 mod view;
 
-pub use extents::{EXTENT_BYTES, Extents};
+pub use extents::{EXTENT_BYTES, Extents, span};
 pub use op::{Op, StoreToken, Token, Transaction};
 pub use view::{FetchFrom, ObjectView, OmapPage, ReadError};

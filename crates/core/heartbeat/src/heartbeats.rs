@@ -1,6 +1,8 @@
 //! [`Heartbeats`]: the state machine.
 
+use crate::recent_pings::ANSWERS_MIN;
 use crate::round_trips::RoundTrips;
+use nacre_msg::LeastPing;
 use nacre_msg::stats::PingWindow;
 use nacre_types::{Epoch, OsdId, Stamp};
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,7 +23,8 @@ pub struct Settings {
     pub grace: Duration,
     /// Report at once a peer that refuses connections, Ceph's `osd_fast_fail_on_connection_refused`.
     pub fast_fail: bool,
-    /// How long a minute is in which round trips are summed up: one, but in tests; Ceph's `debug_heartbeat_testing_span`.
+    /// How long a minute is in which round trips are summed up: one, but in tests; Ceph's `debug_heartbeat_testing_span`. The quickest
+    /// pings are those of half of it.
     pub minute: Duration,
 }
 
@@ -200,6 +203,19 @@ impl Heartbeats {
             let (back, updated) = peer.back.window()?;
             let front = peer.front.window().map(|(window, _)| window).unwrap_or_default();
             Some((*osd, PeerRoundTrips { updated, back, front }))
+        })
+    }
+
+    /// How long the quickest pings of the last half minute took, of those peers of which that is known.
+    pub fn least_pings(&self, now: Stamp) -> impl Iterator<Item = LeastPing> + '_ {
+        let minute = self.settings.minute;
+        // With fewer pings than that in half a minute there would be enough at one time and too few at the next.
+        let is_told = self.settings.interval * ANSWERS_MIN <= minute / 2;
+        self.peers.iter().filter(move |_| is_told).filter_map(move |(osd, peer)| {
+            let [back, front] = [&peer.back, &peer.front].map(|trips| trips.least_us(now, minute));
+            let is_known = back.is_some() || front.is_some();
+            let [back_us, front_us] = [back, front].map(Option::unwrap_or_default);
+            is_known.then_some(LeastPing { osd: *osd, back_us, front_us })
         })
     }
 

@@ -17,6 +17,7 @@
 mod heartbeats;
 mod leases;
 mod peers;
+mod recent_pings;
 mod round_trips;
 #[cfg(test)]
 mod tests;

@@ -1,8 +1,10 @@
-//! [`RoundTrips`]: how long pings of one peer took over one network, in whole minutes.
+//! [`RoundTrips`]: how long pings of one peer took over one network, in whole minutes; and the quickest of the last half minute, which is
+//! ours (`recent_pings`).
 //!
 //! Source of the numbers: Ceph `src/osd/OSD.cc` at v16.2.15 (`handle_osd_ping`), which fills minutes that have not been yet with the first
 //! one; here averages are of what was measured.
 
+use crate::recent_pings::RecentPings;
 use nacre_msg::stats::PingWindow;
 use nacre_types::Stamp;
 use std::collections::VecDeque;
@@ -49,12 +51,14 @@ pub(crate) struct RoundTrips {
     passed: VecDeque<Minute>,
     /// The last round trip of the newest minute, and when it came.
     last: Option<(u32, Stamp)>,
+    recent: RecentPings,
 }
 
 impl RoundTrips {
     /// A ping was answered at `now`, after `took`. `minute`: how long one is, which tests shorten.
     pub(crate) fn note(&mut self, now: Stamp, took: Duration, minute: Duration) {
         let us = u32::try_from(took.as_micros()).unwrap_or(u32::MAX).max(1);
+        self.recent.note(now, us, minute / 2);
         let (began, sum) = self.running.get_or_insert((now, Minute::default()));
         *sum = sum.plus(Minute { count: 1, sum: us.into(), min: us, max: us });
         if now.since(*began) < minute {
@@ -79,6 +83,11 @@ impl RoundTrips {
             last,
         };
         Some((window, at))
+    }
+
+    /// Microseconds that the quickest ping of the last half `minute` took; `None` where too few were answered.
+    pub(crate) fn least_us(&self, now: Stamp, minute: Duration) -> Option<u32> {
+        self.recent.least_us(now, minute / 2)
     }
 }
 

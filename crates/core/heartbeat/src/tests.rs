@@ -1,6 +1,7 @@
 //! Pings in, reports out.
 
 use crate::{Effect, Event, Heartbeats, Settings, Side, choose_peers};
+use nacre_msg::LeastPing;
 use nacre_types::{OsdId, Stamp};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -148,6 +149,43 @@ fn an_osd_that_hears_nobody_is_the_one_that_is_cut_off() {
     world.alive = BTreeSet::from([1, 2]);
     world.pass(INTERVAL * 2);
     assert!(world.machine.is_healthy(world.now));
+}
+
+#[test]
+fn the_quickest_pings_are_told_once_they_are_known() {
+    let mut world = World::new(&[1, 2]);
+    world.alive.remove(&2);
+    let told = |world: &World| world.machine.least_pings(world.now).collect::<Vec<_>>();
+    world.pass(Duration::from_secs(20));
+    assert_eq!(told(&world), [], "too early");
+    world.pass(Duration::from_secs(10));
+    assert_eq!(told(&world), [LeastPing { osd: 1, back_us: 1, front_us: 1 }], "of one that answers");
+    let half_a_minute = Duration::from_secs(30);
+    world.alive.clear();
+    world.pass(half_a_minute + INTERVAL);
+    assert_eq!(told(&world), [], "it has not answered since");
+    world.alive.insert(1);
+    world.pass(half_a_minute);
+    assert_eq!(told(&world).len(), 1, "it answers again");
+    world.event(Event::Peers(BTreeMap::from([(1, 9)])));
+    assert_eq!(told(&world), [], "another instance");
+}
+
+#[test]
+fn the_quickest_pings_of_each_network_are_told_apart() {
+    let mut world = World::new(&[1]);
+    world.alive.clear();
+    for second in 0..40 {
+        let sent = world.now;
+        world.event(Event::Opened(1));
+        for (side, ms) in [(Side::Back, 20), (Side::Front, 1 + second % 7)] {
+            let now = sent + Duration::from_millis(ms);
+            world.machine.handle(now, Event::Pong { osd: 1, side, sent });
+        }
+        world.now = world.now + INTERVAL;
+    }
+    let told: Vec<LeastPing> = world.machine.least_pings(world.now).collect();
+    assert_eq!(told, [LeastPing { osd: 1, back_us: 20_000, front_us: 1_000 }]);
 }
 
 #[test]

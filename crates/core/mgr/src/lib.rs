@@ -9,6 +9,7 @@ mod bill;
 mod counters;
 mod history;
 mod images;
+mod least_pings;
 pub mod metrics;
 mod network;
 pub mod pgmap;
@@ -24,6 +25,7 @@ pub use bill::{Account, BILL_WINDOW_MAX, Bill, BillLine, BillSums, BillWindow, C
 pub use counters::{CounterValue, Counters, DaemonCounters, DeclaredCounter};
 pub use history::{History, SAMPLE_PERIOD, SAMPLES_COUNT_MAX, Sample};
 pub use images::{ImageSums, Images};
+pub use least_pings::LeastPings;
 pub use network::{milliseconds, network_ping_times};
 pub use pgmap::{KeptDigest, PgMap};
 pub use services::{

@@ -4,6 +4,7 @@ use crate::bill::Bill;
 use crate::counters::Counters;
 use crate::history::History;
 use crate::images::Images;
+use crate::least_pings::LeastPings;
 use crate::pgmap::PgMap;
 use crate::probes::Probes;
 use crate::services::Services;
@@ -72,6 +73,8 @@ pub struct Mgr {
     pub history: History,
     /// Requests that OSDs have had for too long.
     pub slow_requests: SlowRequests,
+    /// How long the quickest pings between OSDs took.
+    pub least_pings: LeastPings,
 }
 
 impl Mgr {

@@ -1,9 +1,9 @@
 //! [`slow_links`]: which links between OSDs are slow beside the others, by the pings that OSDs report.
 //!
-//! A link is what lies between two OSDs in one network. It is judged by the quickest of its pings in a minute: a busy processor or a full
-//! queue makes pings late now and then, and their average with them, but of sixty hardly each; a bad cable, a port that has fallen back to
-//! a lower speed or a detour does. A link is slow when that takes 5 ms, and ten times the median of others. Where all are, there is too
-//! much to do, and none is named.
+//! A link is what lies between two OSDs in one network. It is judged by the quickest of its pings in half a minute, or in a whole one where
+//! its OSDs tell of no other: a busy processor or a full queue makes pings late now and then, and their average with them, but of thirty
+//! hardly each; a bad cable, a port that has fallen back to a lower speed or a detour does. A link is slow when that takes 5 ms, and ten
+//! times the median of others. Where all are, there is too much to do, and none is named.
 //!
 //! Like is compared with like: links of one distance, which is the type of the nearest bucket that CRUSH has above both OSDs, since pings
 //! between data centres always take longer than between the hosts of one; and with these and all that are farther, which should not be
@@ -13,7 +13,6 @@
 //! others. There must be three links to compare with, so four hosts where each has one OSD: of two nobody can say anything, and of three not
 //! which of them it is.
 
-use nacre_msg::stats::{PingTimes, PingWindow};
 use nacre_types::OsdId;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -52,7 +51,7 @@ pub enum End {
 pub struct SlowLink {
     /// The two OSDs, the lower number first.
     pub osds: [OsdId; 2],
-    /// What its quickest ping took, microseconds: by the later one of both OSDs, whose minutes are not the same.
+    /// What its quickest ping took, microseconds: by the later one of both OSDs, which do not measure at the same time.
     pub best_us: u32,
     /// The median of that over links that are not slow: of this distance, or of the next one that has such.
     pub others_us: u32,
@@ -146,17 +145,14 @@ impl Alike {
     }
 }
 
-/// The links of which a whole minute is known; none where none could be slow.
-fn links<'a>(
-    measured: impl IntoIterator<Item = (OsdId, OsdId, &'a PingTimes)>,
-    window: fn(&PingTimes) -> &PingWindow,
+/// The links of which something is known; none where none could be slow.
+fn links(
+    measured: impl IntoIterator<Item = (OsdId, OsdId, u32)>,
     place: impl Fn(OsdId) -> Place,
 ) -> Vec<Link> {
-    let known = measured.into_iter().filter_map(|(from, to, times)| {
-        let us = window(times).min[0];
-        // 0: no minute has passed, or there is no such network.
-        (us > 0 && from != to).then_some(([from.min(to), from.max(to)], us))
-    });
+    let known = measured
+        .into_iter()
+        .filter_map(|(from, to, us)| (us > 0 && from != to).then_some(([from.min(to), from.max(to)], us)));
     let mut best: Vec<([OsdId; 2], u32)> = known.collect();
     if best.iter().all(|(_, us)| *us < SLOW_MIN_US) {
         return Vec::new();
@@ -213,14 +209,14 @@ fn slow_ends(slow: &[Link], well: &[Link]) -> BTreeMap<End, usize> {
     counts.into_iter().filter(|(_, count)| is_all(*count)).map(|(end, (links, _))| (end, links)).collect()
 }
 
-/// What is slow in the network of `window`, by what each OSD of `measured` has measured to which other one. `place`: where an OSD stands.
+/// What is slow in a network, by what each OSD of `measured` has measured to which other one: the microseconds of its quickest ping, 0 where
+/// that is not known. `place`: where an OSD stands.
 #[must_use]
-pub fn slow_links<'a>(
-    measured: impl IntoIterator<Item = (OsdId, OsdId, &'a PingTimes)>,
-    window: fn(&PingTimes) -> &PingWindow,
+pub fn slow_links(
+    measured: impl IntoIterator<Item = (OsdId, OsdId, u32)>,
     place: impl Fn(OsdId) -> Place,
 ) -> SlowLinks {
-    let links = links(measured, window, place);
+    let links = links(measured, place);
     let by_distance = Alike::by_distance(&links);
     let (slow, well): (Vec<Link>, Vec<Link>) =
         links.into_iter().partition(|link| is_slow(link, &by_distance));
@@ -268,21 +264,12 @@ mod tests {
         (0..hosts * osds).map(|osd| place(0, osd / osds)).collect()
     }
 
-    /// Each OSD reports of each other one a minute with busy moments, whose quickest ping took `us`.
+    /// Each OSD reports of each other one that its quickest ping took `us`.
     fn judge(places: &[Place], us: impl Fn(OsdId, OsdId) -> u32) -> SlowLinks {
         let osds = || (0..).take(places.len());
-        let times = |us: u32| {
-            let window =
-                PingWindow { average: [90_000; 3], min: [us, 1, 1], max: [400_000; 3], last: 300_000 };
-            PingTimes { back: window, ..PingTimes::default() }
-        };
         let of = |from: OsdId| osds().map(move |to| (from, to));
-        let reports: Vec<(OsdId, OsdId, PingTimes)> =
-            osds().flat_map(of).map(|(from, to)| (from, to, times(us(from, to)))).collect();
-        let measured = || reports.iter().map(|(from, to, times)| (*from, *to, times));
-        let place = |osd: OsdId| places[usize::try_from(osd).expect("a number")].clone();
-        assert_eq!(slow_links(measured(), |times| &times.front, place), SlowLinks::default());
-        slow_links(measured(), |times| &times.back, place)
+        let measured = osds().flat_map(of).map(|(from, to)| (from, to, us(from, to)));
+        slow_links(measured, |osd| places[usize::try_from(osd).expect("a number")].clone())
     }
 
     /// Pings of these OSDs, to and from all others, are slow.
@@ -308,7 +295,7 @@ mod tests {
         assert_eq!(judge(&places(4, 1), slow_pair(1, 2)), expected);
         assert_eq!(judge(&places(3, 2), slow_pair(1, 2)), expected, "two of a host");
         let by_one = |from: OsdId, to: OsdId| if (from, to) == (2, 1) { SLOW_US } else { CALM_US };
-        assert_eq!(judge(&places(4, 1), by_one), expected, "the other's minute has not passed yet");
+        assert_eq!(judge(&places(4, 1), by_one), expected, "the other's half minute has not passed yet");
     }
 
     #[test]
@@ -405,7 +392,7 @@ mod tests {
         }
     }
 
-    /// An OSD tells of those that it pings, once it has pinged them for a minute.
+    /// An OSD tells of those that it pings, once it has pinged them for a while.
     #[test]
     fn what_is_not_reported_is_no_link() {
         let by_osd_0 = |from: OsdId, to: OsdId| match (from, to) {

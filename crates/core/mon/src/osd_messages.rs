@@ -60,7 +60,7 @@ impl Mon {
             Message::OsdPgTemp(temp) => self.osd_pg_temp(session, osd, &temp),
             Message::OsdPgReadyToMerge(ready) => self.state.osd.ready_to_merge(osd, &ready),
             Message::OsdPgCreated(created) => self.state.osd.pg_created(created.pg),
-            Message::DeviceReport(report) => self.device_report(osd, &report),
+            Message::DeviceReport(report) => self.device_report(cx, osd, report),
             Message::DeviceHealthReport(report) => self.device_health(cx, osd, report),
             Message::BillReport(report) => {
                 let series_max = self.state.config.number_of_monitor("nacre_bill_series_max", 1000.0);

@@ -39,10 +39,15 @@ fn domain(map: &OsdMap, osd: OsdId) -> String {
 }
 
 impl Mon {
-    pub(crate) fn device_report(&mut self, osd: OsdId, report: &DeviceReport) {
-        if self.state.osd.map().is_up(osd) {
+    pub(crate) fn device_report(&mut self, cx: &Cx<'_>, osd: OsdId, report: DeviceReport) {
+        if !self.state.osd.map().is_up(osd) {
+            return;
+        }
+        // One whose store has no device tells only of pings.
+        if !report.latencies.is_empty() {
             self.state.slow_osds.found.report(osd, &report.latencies);
         }
+        self.state.stats.least_pings.report(osd, report.pings, cx.now);
     }
 
     /// Judges the devices, and does what follows.

@@ -70,6 +70,7 @@ impl Mon {
     fn tick_overview(&mut self, cx: &Cx<'_>) {
         let map = std::sync::Arc::clone(self.state.osd.map());
         self.state.stats.slow_requests.tick(cx.now, |osd| map.is_up(osd));
+        self.state.stats.least_pings.tick(cx.now, |osd| map.is_up(osd));
         let mut history = std::mem::take(&mut self.state.stats.history);
         history.tick(cx.now, || crate::overview::sample(&self.state, cx.wall));
         self.state.stats.history = history;

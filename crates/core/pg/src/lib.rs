@@ -81,7 +81,7 @@ pub use effect::{Effect, Effects};
 pub use event::{ClientOp, Cx, Event, Lost, RecoveryKind, StoreRoom};
 pub use log::{LOG_ENTRIES_MAX, LOG_ENTRIES_TARGET, LOG_TRIM_ENTRIES_MIN, LogLimits};
 pub use merge_role::{MergeRole, MergeState};
-pub use ops::{MessageLimits, expected_bytes};
+pub use ops::{MessageLimits, expected_bytes, looks};
 pub use ops_in_flight::{OpInFlight, OpStage};
 pub use peering::{Lineage, PgCreateInfo, reply_without_pg};
 pub use permit::{Budget, Permit};

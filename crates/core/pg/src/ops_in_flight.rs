@@ -10,6 +10,8 @@ pub enum OpStage {
     Memory,
     /// For other acting members to promise that they follow no newer map: the PG has not got it yet.
     Lease,
+    /// For metadata of its object to be read: the PG has not got it yet.
+    Metadata,
     /// For a newer map.
     Future,
     /// For the PG to become active.

@@ -204,6 +204,13 @@ impl Pg {
         self.pipeline.backoffs.hold(op)
     }
 
+    /// True for a message that goes no further than the checks at its arrival: of map, blocklist, caps and sizes. It is refused, or its
+    /// client sends it again.
+    #[must_use]
+    pub fn turns_away(&self, op: &ClientOp) -> bool {
+        self.state.turns_away(op)
+    }
+
     /// OSDs that may have objects that no other has, and have not told what they have: not up, or asked just now. Those that were marked
     /// lost since they were up last do not count. Ceph's `might_have_unfound`, but for those already queried.
     #[must_use]

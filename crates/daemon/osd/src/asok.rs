@@ -170,6 +170,10 @@ pub(crate) fn perf_dump(pg_driver: &PgDriver, net: &ShardNet, cpu: CpuTimes) -> 
         "throttle-osd_client_messages": messages,
         "throttle-osd_client_bytes": bytes,
         "osd-intake": intake(&net.messenger.intake()),
+        "osd-metadata-reads": {
+            "waiting": pg_driver.awaiting_metadata.ops().count(),
+            "waits": pg_driver.awaiting_metadata.waits(),
+        },
         "osd-outbox": {
             "client_bytes": net.messenger.unsent_client_bytes(),
             "shared_bytes": net.messenger.shared_unsent_bytes(),

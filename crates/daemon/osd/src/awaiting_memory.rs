@@ -202,7 +202,7 @@ struct Next {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::shard_msg;
     use nacre_auth::OsdCaps;
@@ -212,6 +212,10 @@ mod tests {
     use std::sync::Arc;
 
     fn client_op(session: u64, tid: u64) -> ClientOp {
+        client_op_on("object", session, tid)
+    }
+
+    pub(crate) fn client_op_on(name: &'static str, session: u64, tid: u64) -> ClientOp {
         let op = OsdOp {
             spg: spg(),
             hash: 0,
@@ -221,7 +225,7 @@ mod tests {
             client_inc: 0,
             mtime: UTime::ZERO,
             locator: ObjectLocator::in_pool(1),
-            name: "object".into(),
+            name: name.into(),
             ops: Vec::new(),
             snap: SnapId::HEAD,
             snap_seq: SnapId::default(),

@@ -51,9 +51,6 @@ impl Workload {
     /// What the `nth` of so many shards has to write.
     pub(crate) fn part(self, nth: usize, shards: usize) -> Self {
         let (nth, shards) = (nth as u64, self.writers(shards) as u64);
-        if nth >= shards {
-            return Self { count: 0, ..self };
-        }
         let blocks = self.count.div_ceil(self.size);
         let from = |nth: u64| (blocks / shards * nth + nth.min(blocks % shards)) * self.size;
         Self { count: from(nth + 1).min(self.count) - from(nth).min(self.count), ..self }

@@ -66,7 +66,7 @@ pub(crate) struct OsdControl {
     log: ClusterLog,
     /// What Ceph's monitors leave to an OSD; `None` under ours.
     ceph: Option<UnderCeph>,
-    /// What our monitor is to hear of the device, of requests that are slow, and of the bill.
+    /// What our monitor is to hear of the device, of pings, of requests that are slow, and of the bill.
     told: OwnReports,
     /// What the cluster could be begun anew from.
     snapshots: SnapshotIntake,
@@ -516,7 +516,8 @@ impl OsdControl {
         if let Some(stats) = stats {
             self.mon.send(stats.into());
         }
-        let own = self.told.reports(cx.net.now, has_monitor, cx.options);
+        let least = || self.heartbeats.least_pings(times.0);
+        let own = self.told.reports(cx.net.now, least, (cx.options, has_monitor));
         own.into_iter().for_each(|report| self.mon.send(report));
     }
 

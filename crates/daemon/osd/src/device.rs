@@ -1,6 +1,6 @@
-//! The device of an OSD, as far as it is measured: what our monitor hears of it, and what operators see.
+//! The device of an OSD, as far as it is measured: what our monitor hears of it, with pings of other OSDs, and what operators see.
 
-use nacre_msg::DeviceReport;
+use nacre_msg::{DeviceReport, LeastPing};
 use nacre_osd_core::ControlPlane;
 use nacre_store::{DeviceTotals, DiscardTotals};
 use nacre_types::device_latency::LATENCY_BUCKETS;
@@ -8,7 +8,7 @@ use nacre_types::{DeviceLatencies, DeviceWork, Stamp};
 use serde_json::{Map, Value, json};
 use std::time::Duration;
 
-/// Our monitor hears of the device this often.
+/// Our monitor hears of the device, and of pings, this often: a slow link is named within a minute (`nacre_mgr::slow_links`).
 const REPORT_INTERVAL: Duration = Duration::from_secs(5);
 /// An OSD that is no primary of anything by its affinity has little to do: whether its device is well is looked at this often.
 pub(crate) const PROBE_INTERVAL_RELIEVED: Duration = Duration::from_secs(1);
@@ -34,13 +34,21 @@ impl DeviceWatch {
         }
     }
 
-    /// What is to be told now, if it is time and there is something.
-    pub(crate) fn report(&mut self, now: Stamp) -> Option<DeviceReport> {
-        if self.latencies.is_empty() || now.since(self.told_at) < REPORT_INTERVAL {
+    /// What is to be told now, if it is time and there is something. `pings`: what is known of pings of other OSDs.
+    pub(crate) fn report(
+        &mut self,
+        now: Stamp,
+        pings: impl FnOnce() -> Vec<LeastPing>,
+    ) -> Option<DeviceReport> {
+        if self.plane != ControlPlane::Nacre || now.since(self.told_at) < REPORT_INTERVAL {
+            return None;
+        }
+        let pings = pings();
+        if self.latencies.is_empty() && pings.is_empty() {
             return None;
         }
         self.told_at = now;
-        Some(DeviceReport { latencies: std::mem::take(&mut self.latencies) })
+        Some(DeviceReport { latencies: std::mem::take(&mut self.latencies), pings })
     }
 }
 
@@ -85,21 +93,26 @@ mod tests {
     #[test]
     fn what_was_counted_is_told_once_and_not_too_often() {
         let at = |s| Stamp::default() + Duration::from_secs(s);
+        let pings = || vec![LeastPing { osd: 4, back_us: 200, front_us: 300 }];
         let mut counted = DeviceLatencies::default();
         counted.class_mut(RequestClass::of(DeviceWork::Read, 0, 4096)).note(70_000);
         let mut watch = DeviceWatch::new(ControlPlane::Ceph);
         watch.note(&counted);
-        assert!(watch.report(at(10)).is_none());
+        assert!(watch.report(at(10), pings).is_none());
         let mut watch = DeviceWatch::new(ControlPlane::Nacre);
         watch.note(&counted);
-        let first = watch.report(at(10)).expect("the first");
-        assert_eq!(first.latencies, counted);
-        assert!(watch.report(at(20)).is_none(), "nothing to tell");
+        let first = watch.report(at(10), Vec::new).expect("the first");
+        assert_eq!((first.latencies, first.pings), (counted.clone(), vec![]));
+        assert!(watch.report(at(20), Vec::new).is_none(), "nothing to tell");
         watch.note(&counted);
         watch.note(&counted);
-        assert!(watch.report(at(14)).is_none(), "too early");
-        let second = watch.report(at(15)).expect("the second");
+        assert!(watch.report(at(14), pings).is_none(), "too early");
+        let second = watch.report(at(15), Vec::new).expect("the second");
         assert_eq!(second.latencies.of(DeviceWork::Read).total(), 2);
+        // An OSD whose store has no device pings others as well.
+        assert!(watch.report(at(19), pings).is_none(), "too early");
+        let third = watch.report(at(20), pings).expect("the third");
+        assert_eq!((third.latencies.is_empty(), third.pings), (true, pings()));
     }
 
     #[test]

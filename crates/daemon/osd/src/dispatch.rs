@@ -192,7 +192,7 @@ impl Dispatch<'_> {
         let LentParts { pgs, cx, .. } = &mut self.parts;
         match cx.net.router.shard_of(&spg) {
             // At once: what the client sends behind it must not come first, or would be dropped as held.
-            shard if shard == cx.net.router.me => pgs.deliver(cx, spg, Event::BackoffAck { session, id }),
+            shard if shard == cx.net.router.me => pgs.backoff_ack(cx, spg, session, id),
             shard => cx.net.router.send(shard, ShardMsg::BackoffAck { spg, session, id }),
         }
     }
@@ -244,9 +244,7 @@ impl Dispatch<'_> {
             ShardMsg::PeerReset(osd) => pgs.peer_reset(cx, osd),
             ShardMsg::Create(spg, create_info) => pgs.create_pg(cx, spg, *create_info),
             ShardMsg::Leases(leases) => pgs.set_leases(cx, leases),
-            ShardMsg::BackoffAck { spg, session, id } => {
-                pgs.deliver(cx, spg, Event::BackoffAck { session, id });
-            }
+            ShardMsg::BackoffAck { spg, session, id } => pgs.backoff_ack(cx, spg, session, id),
             ShardMsg::Force { spg, kind, forced } => pgs.deliver(cx, spg, Event::Force { kind, forced }),
             ShardMsg::Scrub { spg, deep, repair } => pgs.deliver(cx, spg, Event::Scrub { deep, repair }),
             ShardMsg::ToSession(session, message) => cx.net.tell_session(session, message),

@@ -10,11 +10,12 @@ use nacre_buf::{BufList, ByteStr, Bytes};
 use nacre_pg::{Arriving, Pg};
 use nacre_store::{
     Completion, DiscardPolicy, HintIn, MeasuredDevice, ObjectStore, PackedUsage, StoreCounters, StoreError,
-    StoreMemory, StoreState, StoreUsage, SubmitHint,
+    StoreMemory, StoreState, StoreUsage, SubmitHint, WarmToken,
 };
 use nacre_txn::{FetchFrom, ObjectView, OmapPage, Op, ReadError, StoreToken, Token, Transaction};
 use nacre_types::{Compression, DeviceLatencies, Epoch, HObject, PoolId, SpgId};
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::time::Duration;
 
 /// Names the copy of a map in a partition that is not the first; nobody waits for it.
@@ -196,6 +197,15 @@ impl ObjectStore for Divided {
     ) {
         let home = self.home(collection);
         self.nth_mut(home).fetch(collection, object, offset, length, from, token);
+    }
+
+    fn waits_for_metadata(&self) -> bool {
+        self.all().any(ObjectStore::waits_for_metadata)
+    }
+
+    fn warm(&mut self, collection: &SpgId, object: &HObject, bytes: Range<u64>, token: WarmToken) -> bool {
+        let home = self.home(collection);
+        self.nth_mut(home).warm(collection, object, bytes, token)
     }
 
     fn drain(&mut self, out: &mut Vec<Completion>) {

@@ -160,7 +160,7 @@ fn merge(shown: Shown, parts: Vec<Value>) -> Value {
 }
 
 fn merge_views(view: View, parts: Vec<Value>) -> Value {
-    let available = available(&parts);
+    let available = (view == View::Counters).then(|| available(&parts));
     let mut whole = parts.into_iter().reduce(|whole, part| plus("", whole, part)).unwrap_or_default();
     match view {
         View::OpsInFlight | View::BlockedOps => in_order(&mut whole),

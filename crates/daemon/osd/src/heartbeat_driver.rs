@@ -6,7 +6,7 @@ use crate::osd_addrs::OsdAddrs;
 use nacre_heartbeat::{Effect, Event, Heartbeats, Leases, PeerAnswers, PeerRoundTrips, Settings, Side};
 use nacre_maps::OsdMap;
 use nacre_msg::stats::PingTimes;
-use nacre_msg::{Message, OsdPing, RawMessage, ping_op};
+use nacre_msg::{LEAST_PINGS_COUNT_MAX, LeastPing, Message, OsdPing, RawMessage, ping_op};
 use nacre_msgr::Session;
 use nacre_options::Values;
 use nacre_osd_core::{ControlPlane, MapCache, MapSource, heartbeat_targets, ping_notice};
@@ -121,6 +121,11 @@ impl HeartbeatDriver {
             (osd, PingTimes { last_update, back: trips.back, front: trips.front })
         };
         self.machine.round_trips().map(times).collect()
+    }
+
+    /// How long the quickest pings of the last half minute took, of as many peers as a report may tell of.
+    pub(crate) fn least_pings(&self, now: Stamp) -> Vec<LeastPing> {
+        self.machine.least_pings(now).take(LEAST_PINGS_COUNT_MAX).collect()
     }
 
     /// How the OSDs that we ping answer.

@@ -47,6 +47,7 @@ mod admin;
 mod admin_sessions;
 mod asok;
 mod awaiting_memory;
+mod awaiting_metadata;
 mod bench;
 mod bench_workload;
 mod bill;
@@ -108,6 +109,7 @@ pub mod storage;
 mod tracker;
 mod turn;
 mod walk;
+mod warming;
 
 pub use config::{Bind, CephConfig, OsdConfig};
 pub use memory::MemoryTarget;

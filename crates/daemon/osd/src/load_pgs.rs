@@ -1,11 +1,13 @@
 //! How an OSD takes up again after a restart: the PGs that its store holds, led to the newest map that it has.
 
+use crate::own_collection::BENCH_COLLECTION;
 use crate::pg_driver::PgDriver;
+use crate::relocations::partitions;
 use crate::shard_msg::ShardMsg;
 use crate::shard_net::ShardCx;
 use nacre_osd_core::Past;
 use nacre_pg::{Event, Pg};
-use nacre_txn::StoreToken;
+use nacre_txn::{Op, StoreToken};
 use nacre_types::{Epoch, SpgId};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,9 +24,20 @@ impl PgDriver {
     /// # Errors
     /// [`NoMaps`]: this OSD must not go on.
     pub(crate) fn load_pgs(&mut self, cx: &mut ShardCx<'_>) -> Result<(), NoMaps> {
+        self.forget_bench(cx);
         self.load_all(cx)?;
         self.depart_misplaced(cx);
         Ok(())
+    }
+
+    /// What is left of a bench that ended with an earlier life of the OSD.
+    fn forget_bench(&mut self, cx: &mut ShardCx<'_>) {
+        let parts = partitions(self.store.as_ref(), cx.net.router.me).into_iter();
+        let left = parts.filter(|(_, store)| store.collections().contains(&BENCH_COLLECTION));
+        for number in left.map(|(number, _)| number).collect::<Vec<_>>() {
+            let token = StoreToken::without_pg(0);
+            self.submit_to(cx, number, BENCH_COLLECTION, vec![Op::RemoveCollection], token);
+        }
     }
 
     fn load_all(&mut self, cx: &mut ShardCx<'_>) -> Result<(), NoMaps> {

@@ -1,11 +1,11 @@
-//! [`OwnReports`]: what an OSD tells our monitor and not Ceph's: how long its device takes, which requests of clients are slow, and
-//! which clients and images it has worked for.
+//! [`OwnReports`]: what an OSD tells our monitor and not Ceph's: how long its device and pings take, which requests of clients are slow,
+//! and which clients and images it has worked for.
 
 use crate::bill::BillWatch;
 use crate::device::DeviceWatch;
 use crate::shard_msg::ShardReport;
 use crate::slow_requests::SlowWatch;
-use nacre_msg::{DeviceHealthReport, Message};
+use nacre_msg::{DeviceHealthReport, LeastPing, Message};
 use nacre_options::Values;
 use nacre_osd_core::ControlPlane;
 use nacre_types::Stamp;
@@ -55,9 +55,14 @@ impl OwnReports {
     }
 
     /// What is to be told now. Latencies that were measured while there was no monitor to hear of them are told to nobody; what was done for
-    /// clients meanwhile is told later.
-    pub(crate) fn reports(&mut self, now: Stamp, has_monitor: bool, options: &Values) -> Vec<Message> {
-        let device = self.device.report(now).filter(|_| has_monitor).map(Message::from);
+    /// clients meanwhile is told later. `pings`: what is known of pings of other OSDs.
+    pub(crate) fn reports(
+        &mut self,
+        now: Stamp,
+        pings: impl FnOnce() -> Vec<LeastPing>,
+        (options, has_monitor): (&Values, bool),
+    ) -> Vec<Message> {
+        let device = self.device.report(now, pings).filter(|_| has_monitor).map(Message::from);
         let slow = self.slow_requests.report(now, has_monitor).map(Message::from);
         let bill = has_monitor.then(|| self.bill.report(now, options)).flatten().map(Message::from);
         device.into_iter().chain(slow).chain(bill).collect()

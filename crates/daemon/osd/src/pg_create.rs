@@ -11,8 +11,8 @@ use nacre_types::{Epoch, OsdId, SpgId};
 use std::sync::Arc;
 
 impl PgDriver {
-    /// A message of another OSD for a PG that lives here, if it exists.
-    pub(crate) fn peer_message(&mut self, cx: &mut ShardCx<'_>, from: OsdId, message: PeerMessage) {
+    /// A message of another OSD for a PG that lives here, if it exists, with nothing to wait for.
+    pub(crate) fn admit_peer_message(&mut self, cx: &mut ShardCx<'_>, from: OsdId, message: PeerMessage) {
         let spg = message.header().spg;
         match cx.net.router.way_of(&spg) {
             Way::Here => (),
@@ -65,10 +65,10 @@ impl PgDriver {
             self.deliver_under(cx, map, spg, Event::Map);
         }
         for (from, message) in self.pgs.take_held_peer() {
-            self.peer_message(cx, from, message);
+            self.admit_peer_message(cx, from, message);
         }
         for op in self.pgs.take_held_for(&spg) {
-            self.client_op(cx, spg, op);
+            self.admit_op(cx, spg, op);
         }
     }
 

@@ -5,13 +5,14 @@
 //! ```
 
 use crate::awaiting_memory::AwaitingMemory;
+use crate::awaiting_metadata::AwaitingMetadata;
 use crate::bill::Bill;
 use crate::compression::PoolCompression;
 use crate::counted_op::CountedOp;
 use crate::dynamic_perf_stats::DynamicPerfStats;
 use crate::idle_trim::IdleTrim;
 use crate::memory::Memory;
-use crate::pg_registry::PgRegistry;
+use crate::pg_registry::{Completed, PgRegistry};
 use crate::relocations::Relocations;
 use crate::shard_msg::{MonRequest, ShardMsg, Way};
 use crate::shard_net::{ShardCx, ShardNet};
@@ -45,6 +46,7 @@ pub(crate) struct PgDriver {
     room: StoreRoom,
     /// Clients' messages for PGs that we may not serve just now.
     pub(crate) ops_awaiting_lease: BTreeMap<SpgId, Vec<ClientOp>>,
+    pub(crate) awaiting_metadata: AwaitingMetadata,
     /// PGs with messages that wait for a turn that may do more, each once.
     put_off: VecDeque<SpgId>,
     effects: Effects,
@@ -110,6 +112,7 @@ impl PgDriver {
             room: room(store.as_ref()).for_pgs(),
             store,
             ops_awaiting_lease: BTreeMap::new(),
+            awaiting_metadata: AwaitingMetadata::default(),
             put_off: VecDeque::new(),
             effects: Effects::new(),
             completions: Vec::new(),
@@ -218,13 +221,11 @@ impl PgDriver {
         }
         for completion in completions.drain(..) {
             self.bill.completed(&completion);
-            let (of, event) = self.pgs.completed(completion);
-            if of.is_of_pg() {
-                self.deliver(cx, of.spg, event);
-            } else if self.relocations.is_own(of) {
-                self.relocation_completed(cx, of);
-            } else {
-                without_pg(of);
+            match self.pgs.completed(completion) {
+                Completed::Metadata(token) => self.metadata_read(cx, token),
+                Completed::OfToken(of, event) if of.is_of_pg() => self.deliver(cx, of.spg, event),
+                Completed::OfToken(of, _) if self.relocations.is_own(of) => self.relocation_completed(cx, of),
+                Completed::OfToken(of, _) => without_pg(of),
             }
         }
         self.completions = completions;
@@ -239,8 +240,8 @@ impl PgDriver {
         !is_idle
     }
 
-    /// A client's message for a PG that lives here, if it exists.
-    pub(crate) fn client_op(&mut self, cx: &mut ShardCx<'_>, spg: SpgId, mut op: ClientOp) {
+    /// A client's message for a PG that lives here, if it exists, with nothing to wait for but leases and maps.
+    pub(crate) fn admit_op(&mut self, cx: &mut ShardCx<'_>, spg: SpgId, mut op: ClientOp) {
         if self.broken {
             return;
         }
@@ -289,6 +290,7 @@ impl PgDriver {
     pub(crate) fn session_closed(&mut self, cx: &mut ShardCx<'_>, session: SessionId) {
         self.ops_awaiting_lease.values_mut().for_each(|ops| ops.retain(|op| op.session.id != session));
         self.awaiting_memory.forget(session);
+        self.awaiting_metadata.forget_session(session);
         self.pgs.drop_held(session);
         for spg in self.pgs.all() {
             self.deliver(cx, spg, Event::SessionClosed(session));
@@ -297,6 +299,7 @@ impl PgDriver {
 
     /// Messages from and to a peer may be lost, and all PGs must know.
     pub(crate) fn peer_reset(&mut self, cx: &mut ShardCx<'_>, osd: OsdId) {
+        self.deliver_from(cx, osd);
         for spg in self.pgs.all() {
             self.deliver(cx, spg, Event::PeerReset(osd));
         }
@@ -315,7 +318,7 @@ impl PgDriver {
         let ready: Vec<SpgId> = self.ops_awaiting_lease.keys().filter(ends_wait).copied().collect();
         for spg in ready {
             for op in self.ops_awaiting_lease.remove(&spg).into_iter().flatten() {
-                self.client_op(cx, spg, op);
+                self.admit_op(cx, spg, op);
             }
         }
     }
@@ -377,7 +380,8 @@ impl PgDriver {
         let waiting = self.ops_awaiting_lease.values().flatten();
         let waiting = waiting.map(|op| OpInFlight::waiting(OpStage::Lease, op));
         let crowded = self.awaiting_memory.iter().map(|op| OpInFlight::waiting(OpStage::Memory, op));
-        self.pgs.ops_in_flight().chain(waiting).chain(crowded)
+        let unread = self.awaiting_metadata.ops().map(|op| OpInFlight::waiting(OpStage::Metadata, op));
+        self.pgs.ops_in_flight().chain(waiting).chain(crowded).chain(unread)
     }
 
     /// A PG is there that was split off: what came for it meanwhile.
@@ -386,7 +390,7 @@ impl PgDriver {
             self.deliver(cx, spg, Event::Peer { from, message });
         }
         for op in self.pgs.take_held_for(&spg) {
-            self.client_op(cx, spg, op);
+            self.admit_op(cx, spg, op);
         }
     }
 
@@ -588,4 +592,4 @@ impl PgDriver {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -52,10 +52,10 @@ impl PgDriver {
             self.create_pg(cx, spg, create_info);
         }
         for (from, message) in self.pgs.take_held_peer() {
-            self.peer_message(cx, from, message);
+            self.admit_peer_message(cx, from, message);
         }
         for (spg, op) in self.pgs.take_held() {
-            self.client_op(cx, spg, op);
+            self.admit_op(cx, spg, op);
         }
     }
 

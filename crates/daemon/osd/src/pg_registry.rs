@@ -9,7 +9,7 @@ use nacre_pg::{
     ClientOp, Cx, Event, LogLimits, MessageLimits, OpInFlight, OpStage, Pg, PgCreateInfo, ScrubIntervals,
     SessionId, Tuning,
 };
-use nacre_store::{Completion, StoreUsage};
+use nacre_store::{Completion, StoreUsage, WarmToken};
 use nacre_txn::StoreToken;
 use nacre_types::{Epoch, OsdId, PgId, PoolId, SpgId, Stamp, UTime};
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,6 +24,14 @@ const DUE_MAX: usize = 16;
 
 /// Room for the tokens of one PG that was split off, before those of the next begin: more than it uses in years.
 const CHILD_TOKENS_BITS: u32 = 40;
+
+/// What the store has completed.
+pub(crate) enum Completed {
+    /// A transaction or a read of data, and as what its PG hears of it, if it is a PG's.
+    OfToken(StoreToken, Event),
+    /// A read of metadata that messages wait for.
+    Metadata(WarmToken),
+}
 
 /// The PGs of one shard.
 pub(crate) struct PgRegistry {
@@ -271,22 +279,19 @@ impl PgRegistry {
         self.pgs.get_mut(spg).is_some_and(Pg::waits_for_others)
     }
 
-    /// What the store has completed: the PG that it is for, and as what that hears of it. The PG may be gone, or be another copy by now,
-    /// whose tokens are others.
+    /// What the store has completed. The PG that it is for may be gone, or be another copy by now, whose tokens are others.
     ///
     /// # Panics
     /// When the store completes more than it was given: an acknowledgement would be early.
-    pub(crate) fn completed(&mut self, completion: Completion) -> (StoreToken, Event) {
-        let count = match completion {
-            Completion::Durable(_) => &mut self.submitted,
-            Completion::Fetched(_) | Completion::Brought(..) => &mut self.fetching,
+    pub(crate) fn completed(&mut self, completion: Completion) -> Completed {
+        let (count, of, event) = match completion {
+            Completion::Warm(token) => return Completed::Metadata(token),
+            Completion::Durable(of) => (&mut self.submitted, of, Event::Durable(of.token)),
+            Completion::Fetched(of) => (&mut self.fetching, of, Event::Fetched(of.token)),
+            Completion::Brought(of, data) => (&mut self.fetching, of, Event::Brought(of.token, data)),
         };
         *count = count.checked_sub(1).expect("the store completes what it was given, once");
-        match completion {
-            Completion::Durable(of) => (of, Event::Durable(of.token)),
-            Completion::Fetched(of) => (of, Event::Fetched(of.token)),
-            Completion::Brought(of, data) => (of, Event::Brought(of.token, data)),
-        }
+        Completed::OfToken(of, event)
     }
 
     /// Keeps a message for a PG that is about to exist here, or in a map that we do not have yet. None may be dropped,

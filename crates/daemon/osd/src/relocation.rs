@@ -19,7 +19,7 @@
 //! After a kill at any point: as long as there is a collection without the note, that is the PG, and the copy begins anew. Where there is
 //! none, the one that is whole is the PG.
 
-use crate::own_collection::BENCH_COLLECTION;
+use crate::awaiting_metadata::Held;
 use crate::pg_driver::{PgDriver, room};
 use crate::relocation_msg::{RelocationMsg, Run};
 use crate::relocations::{Arrival, Awaited, Departure, Expected, Located, located, pg_exists};
@@ -76,7 +76,6 @@ impl PgDriver {
     /// map (`depart_misplaced`).
     pub(crate) fn in_place(&mut self, cx: &mut ShardCx<'_>) -> Vec<SpgId> {
         let mut here = BTreeSet::new();
-        self.forget_bench(cx);
         let abandoned = std::mem::take(&mut self.relocations.abandoned);
         for Located { partition, spg, .. } in abandoned {
             let remove = vec![Op::RemoveCollection];
@@ -96,24 +95,6 @@ impl PgDriver {
             }
         }
         here.into_iter().collect()
-    }
-
-    /// What is left of a bench that ended with an earlier life of the OSD.
-    fn forget_bench(&mut self, cx: &mut ShardCx<'_>) {
-        let all = self.store.each_partition();
-        let left = |(number, store): (usize, &dyn ObjectStore)| {
-            store.collections().contains(&BENCH_COLLECTION).then_some(number)
-        };
-        let only = || left((cx.net.router.me, self.store.as_ref()));
-        let left: Vec<usize> = if all.is_empty() {
-            only().into_iter().collect()
-        } else {
-            all.into_iter().filter_map(left).collect()
-        };
-        for number in left {
-            let token = StoreToken::without_pg(0);
-            self.submit_to(cx, number, BENCH_COLLECTION, vec![Op::RemoveCollection], token);
-        }
     }
 
     /// As the OSD starts: what was in other partitions than those where it is to be, and has come to the newest map of all shards there, goes.
@@ -247,6 +228,7 @@ impl PgDriver {
         for (from, message) in self.pgs.take_held_peer_for(&spg) {
             cx.net.router.send(shard, ShardMsg::Peer(from, Box::new(message)));
         }
+        self.send_awaiting_metadata(cx, spg, (seen, shard));
         let is_coded = map.pools.get(&spg.pg.pool).is_some_and(|pool| !pool.is_replicated());
         tracing::info!(osd = self.osd, pg = %spg, partition = to, "a PG goes to another partition, where it is to be merged");
         let run = self.relocations.new_run(cx.net.router.me);
@@ -264,6 +246,19 @@ impl PgDriver {
         });
         if self.relocations.departures.len() == 1 {
             self.begin_departure(cx);
+        }
+    }
+
+    /// What waits for metadata has come behind all else that waits.
+    fn send_awaiting_metadata(&mut self, cx: &mut ShardCx<'_>, spg: SpgId, (seen, shard): (Epoch, usize)) {
+        for held in self.awaiting_metadata.take_pg(&spg) {
+            match held {
+                Held::Op(op) if op.op.epoch <= seen => cx.net.push_maps(op.session.id, op.op.epoch),
+                Held::Op(op) => cx.net.router.send(shard, ShardMsg::Op(spg, op)),
+                Held::Peer(from, message) => {
+                    cx.net.router.send(shard, ShardMsg::Peer(from, Box::new(message)));
+                }
+            }
         }
     }
 
@@ -351,7 +346,7 @@ impl PgDriver {
     }
 
     /// Hands changes to one of the partitions.
-    fn submit_to(
+    pub(crate) fn submit_to(
         &mut self,
         cx: &mut ShardCx<'_>,
         partition: usize,

@@ -31,6 +31,12 @@ impl Located {
     }
 }
 
+/// The partitions that a shard has, by their numbers: of a store that is not divided the one with the shard's.
+pub(crate) fn partitions(store: &dyn ObjectStore, shard: usize) -> Vec<(usize, &dyn ObjectStore)> {
+    let all = store.each_partition();
+    if all.is_empty() { vec![(shard, store)] } else { all }
+}
+
 /// The PGs' collections in the partitions that a shard has.
 pub(crate) fn located(store: &dyn ObjectStore, shard: usize) -> Vec<Located> {
     let of = |(partition, store): (usize, &dyn ObjectStore)| -> Vec<Located> {
@@ -41,10 +47,7 @@ pub(crate) fn located(store: &dyn ObjectStore, shard: usize) -> Vec<Located> {
         };
         pgs.map(at).collect()
     };
-    match store.each_partition() {
-        only if only.is_empty() => of((shard, store)),
-        all => all.into_iter().flat_map(of).collect(),
-    }
+    partitions(store, shard).into_iter().flat_map(of).collect()
 }
 
 /// Whether a map has this PG.

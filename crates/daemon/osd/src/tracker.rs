@@ -333,6 +333,7 @@ fn waits_for(op_in_flight: &OpInFlight<'_>) -> (&'static str, String) {
     match op_in_flight.stage {
         OpStage::Memory => ("delayed", "waiting for memory that other messages take".to_owned()),
         OpStage::Lease => ("delayed", "waiting for a lease of the other acting OSDs".to_owned()),
+        OpStage::Metadata => ("delayed", "waiting for metadata of the object from the device".to_owned()),
         OpStage::Future => ("delayed", "waiting for a newer map".to_owned()),
         OpStage::Inactive => ("delayed", "waiting for peering".to_owned()),
         OpStage::Missing => ("delayed", "waiting for recovery of the object".to_owned()),

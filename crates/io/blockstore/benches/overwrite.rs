@@ -1,16 +1,21 @@
-//! 4 KiB random overwrites with checkpoints running: what a write waits for, and how long one `drain` keeps the
+//! Random overwrites, of 4 KiB by default, with checkpoints running: what a write waits for, and how long one `drain` keeps the
 //! shard's thread. A real file in the folder `NACRE_BENCH_DIR` (default: the target folder's file system).
 //!
 //! `cargo bench -p nacre-blockstore` prints one line per run; `NACRE_BENCH_SECONDS`, `_DEPTH`, `_OBJECTS`, `_OBJECT_KIB`, `_MEMORY_MIB`
 //! (target of the store), `_LOOKUPS` (1: each object is looked up once at first, as in a store that has run for a while), `_WARM_SECONDS`
 //! (writes before those that are measured), `_JOURNAL_MIB` (each half of the journal before the KV
-//! store, if it is to be another than an OSD has with that target; none with 0). `NACRE_BENCH_STORE` names a
-//! folder whose store is used again, or made, and kept: runs in alternation need not fill theirs each time, and a store that was
+//! store, if it is to be another than an OSD has with that target; none with 0), `_WRITE_KIB` (of a write), `_INLINE_KIB` (writes of up to
+//! so much travel in the log's record), `_PLACED` (with so many writes under way shorter ones of whole blocks go beside the record, too),
+//! `_WRITES` and `_WARM_WRITES` (so many in place of seconds: what is written per byte is compared at the same number of writes),
+//! `_READ_OBJECTS` (so many are read whole behind the writes, one after the other), `_BLOCK_DEVICE` (such as `loop1`: what the device
+//! counted meanwhile is said, too). `NACRE_BENCH_STORE` names a folder whose store is used again, or made, and kept: runs in alternation need not fill theirs each time, and a store that was
 //! filled long ago is faster than a new file. In the end the process is replaced by itself, which is to the store as if it had been
 //! killed, and says how long it takes to open it.
 //!
 //! The time of a `drain` on the processor is what the store does to the shard; by the clock, it includes the machine's neighbours. Bytes
-//! written and read are the process's, as the kernel counts them (`/proc/self/io`): data, log and metadata.
+//! written and read are the process's, as the kernel counts them (`/proc/self/io`): data, log and metadata. Of the data's file requests are
+//! counted by kind: to the log's area; durable each, which are payload beside a record; and others, which are homes that a checkpoint
+//! writes, or payload in four pieces and more.
 
 use nacre_blockstore::{BlockStore, Options};
 use nacre_buf::{AlignedBuf, BufList, Bytes};
@@ -19,7 +24,7 @@ use nacre_env::real::{DriverChoice, RealDisk, RealNet};
 use nacre_env::{Clock, Disk, Net, RealClock};
 use nacre_kv::{JournalOptions, JournaledKv, KvBatch, KvOptions, KvStore, RedbKv};
 use nacre_store::{Completion, ObjectStore, StoreState};
-use nacre_txn::{ObjectView, Op, StoreToken, Transaction};
+use nacre_txn::{FetchFrom, ObjectView, Op, StoreToken, Transaction};
 use nacre_types::entropy::SeededEntropy;
 use nacre_types::{Entropy, Eversion, HObject, PgId, SpgId, Stamp};
 use std::io::Write;
@@ -29,7 +34,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-const WRITE_BYTES: usize = 4096;
+const BLOCK: usize = 4096;
 const PGS: u32 = 8;
 /// Log entries that a PG keeps.
 const LOG_ENTRIES: u64 = 2000;
@@ -38,35 +43,54 @@ fn asked(name: &str, default: u64) -> u64 {
     std::env::var(format!("NACRE_BENCH_{name}")).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
 }
 
-/// Bytes written to the device: those that wait to be durable, which are the log's, and others, which are blocks' homes.
-#[derive(Clone, Default)]
-struct Written(Arc<[AtomicU64; 2]>);
+/// Kinds of requests to the data's file, in the order in which they are printed.
+const KINDS: [&str; 5] = ["log", "durable beside it", "other writes", "flushes", "reads"];
 
-impl Written {
-    fn bytes(&self) -> [u64; 2] {
-        [0, 1].map(|nth| self.0.get(nth).map_or(0, |bytes: &AtomicU64| bytes.load(Ordering::Relaxed)))
+/// Requests to the data's file and their bytes, by kind.
+#[derive(Clone, Default)]
+struct Asked(Arc<[[AtomicU64; 2]; KINDS.len()]>);
+
+impl Asked {
+    fn note(&self, kind: usize, bytes: usize) {
+        if let Some([requests, sum]) = self.0.get(kind) {
+            requests.fetch_add(1, Ordering::Relaxed);
+            sum.fetch_add(bytes as u64, Ordering::Relaxed);
+        }
+    }
+
+    fn all(&self) -> [[u64; 2]; KINDS.len()] {
+        std::array::from_fn(|kind| {
+            let count = |nth: usize| self.0.get(kind).and_then(|kind| kind.get(nth));
+            [0, 1].map(|nth| count(nth).map_or(0, |count| count.load(Ordering::Relaxed)))
+        })
     }
 }
 
 struct Counted {
     disk: RealDisk,
-    written: Written,
+    asked: Asked,
+    /// Where the log's area ends.
+    log_end: u64,
 }
 
 impl Disk for Counted {
     fn write(&mut self, offset: u64, data: BufList, durability: Durability, tag: DiskTag) {
-        let nth = usize::from(durability != Durability::Durable);
-        if let Some(count) = self.written.0.get(nth) {
-            count.fetch_add(data.len() as u64, Ordering::Relaxed);
-        }
+        let kind = match durability {
+            _ if offset < self.log_end => 0,
+            Durability::Durable => 1,
+            Durability::Cached => 2,
+        };
+        self.asked.note(kind, data.len());
         self.disk.write(offset, data, durability, tag);
     }
 
     fn read(&mut self, offset: u64, into: AlignedBuf, tag: DiskTag) {
+        self.asked.note(4, into.len());
         self.disk.read(offset, into, tag);
     }
 
     fn flush(&mut self, tag: DiskTag) {
+        self.asked.note(3, 0);
         self.disk.flush(tag);
     }
 
@@ -96,7 +120,7 @@ impl Disk for Counted {
 }
 
 struct Bench {
-    written: Written,
+    asked: Asked,
     store: BlockStore,
     net: RealNet,
     clock: RealClock,
@@ -109,8 +133,26 @@ struct Bench {
     drain_worst_cpu: Duration,
     objects: u64,
     object_bytes: u64,
+    write_bytes: u64,
     /// Transactions of earlier processes.
     earlier: u64,
+}
+
+/// How long writes go on.
+#[derive(Clone, Copy)]
+enum Until {
+    Passed(Duration),
+    Submitted(u64),
+}
+
+impl Until {
+    /// A number of writes, where one is asked for.
+    fn asked(writes: &str, seconds: &str, default_seconds: u64) -> Self {
+        match asked(writes, 0) {
+            0 => Self::Passed(Duration::from_secs(asked(seconds, default_seconds))),
+            count => Self::Submitted(count),
+        }
+    }
 }
 
 /// A count of the kernel's about this process, such as `write_bytes`.
@@ -143,7 +185,17 @@ impl Bench {
         let (options, net, block) = (options()?, RealNet::new()?, folder.join("block"));
         if block.exists() {
             let earlier = std::fs::read_to_string(folder.join("transactions"))?.trim().parse()?;
-            let (disk, kv) = (RealDisk::open(&block, DriverChoice::Auto)?, open_kv(folder, &options, &net)?);
+            let (mut disk, kv) =
+                (RealDisk::open(&block, DriverChoice::Auto)?, open_kv(folder, &options, &net)?);
+            if let Some(report) = nacre_blockstore::probe(&mut disk, &RealClock::start())? {
+                let costs = [report.durable_write, report.cached_write, report.flush, report.read];
+                let [durable, cached, flush, read] = costs.map(|cost| cost.median.as_micros());
+                let mut out = std::io::stdout();
+                writeln!(
+                    out,
+                    "device, us: durable write {durable}, cached {cached}, flush {flush}, read {read}"
+                )?;
+            }
             let rng = SeededEntropy(1 + earlier);
             return Ok(Self { earlier, rng, ..Self::open(disk, kv, net, options, objects, object_bytes)? });
         }
@@ -157,7 +209,7 @@ impl Bench {
     }
 
     fn open(
-        disk: RealDisk,
+        mut disk: RealDisk,
         kv: Box<dyn KvStore + Send>,
         net: RealNet,
         options: Options,
@@ -165,11 +217,12 @@ impl Bench {
         object_bytes: u64,
     ) -> anyhow::Result<Self> {
         net.watch(disk.wake_fd())?;
-        let written = Written::default();
-        let disk = Counted { disk, written: written.clone() };
+        let asked_of = Asked::default();
+        let log_end = (2 * BLOCK as u64) + nacre_blockstore::log_bytes(&mut disk)?;
+        let disk = Counted { disk, asked: asked_of.clone(), log_end };
         let (store, _) = BlockStore::open(Box::new(disk), kv, options)?;
         Ok(Self {
-            written,
+            asked: asked_of,
             store,
             net,
             clock: RealClock::start(),
@@ -181,6 +234,7 @@ impl Bench {
             drain_worst_cpu: Duration::ZERO,
             objects,
             object_bytes,
+            write_bytes: asked("WRITE_KIB", 4) << 10,
             earlier: 0,
         })
     }
@@ -265,19 +319,24 @@ impl Bench {
         }
     }
 
-    fn overwrite(&mut self, depth: usize, length: Duration) {
-        let mut data = AlignedBuf::with_len(WRITE_BYTES);
+    fn overwrite(&mut self, depth: usize, until: Until) {
+        let bytes = self.write_bytes;
+        let mut data = AlignedBuf::with_len(usize::try_from(bytes).unwrap_or(BLOCK));
         data.fill(5);
         let data = data.freeze();
         self.latencies = Vec::with_capacity(1 << 20);
         self.drain_worst = Duration::ZERO;
         self.drain_worst_cpu = Duration::ZERO;
-        let begin = self.clock.now();
+        let (begin, first) = (self.clock.now(), self.submitted.len() as u64);
         let mut in_flight = 0;
-        while self.clock.now().since(begin) < length {
+        let goes_on = |bench: &Self| match until {
+            Until::Passed(length) => bench.clock.now().since(begin) < length,
+            Until::Submitted(count) => (bench.submitted.len() as u64 - first) < count,
+        };
+        while goes_on(self) {
             while in_flight < depth {
                 let object = self.rng.u64() % self.objects;
-                let offset = self.rng.u64() % (self.object_bytes / 4096) * 4096;
+                let offset = self.rng.u64() % (self.object_bytes / bytes) * bytes;
                 self.submit(object, offset, data.clone());
                 in_flight += 1;
             }
@@ -295,6 +354,48 @@ impl Bench {
     }
 }
 
+impl Bench {
+    /// Brings all home, then reads so many objects whole, each with one request of a client, from the device.
+    fn read_whole(&mut self, objects: u64) -> std::io::Result<()> {
+        while self.store.idle_trim() {
+            self.turn();
+            self.sleep();
+        }
+        let (before, cpus) = (self.asked.all(), on_processors());
+        let (begin, mut done) = (self.clock.now(), Vec::new());
+        let mut latencies = Vec::new();
+        for object in 0..objects.min(self.objects) {
+            let (since, token) = (self.clock.now(), StoreToken::without_pg(object));
+            let (pg, name) = (Self::pg(object), Self::name(object));
+            self.store.fetch(&pg, &name, 0, self.object_bytes, FetchFrom::Device, token);
+            while done.is_empty() {
+                self.store.drain(&mut done);
+                if done.is_empty() {
+                    self.sleep();
+                }
+            }
+            done.clear();
+            latencies.push(self.clock.now().since(since));
+        }
+        let (took, cpus) = (self.clock.now().since(begin), on_processors() - cpus);
+        let count = latencies.len().max(1) as f64;
+        latencies.sort_unstable();
+        let median = latencies.get(latencies.len() / 2).copied().unwrap_or_default();
+        let reads = self.asked.all().iter().zip(before).map(|(now, before)| now[0] - before[0]).nth(4);
+        let free = self.store.counters().free;
+        writeln!(
+            std::io::stdout(),
+            "read whole: {:.0} MB/s, median {median:?}, {:.0} us of all threads, {:.1} requests for each object; {} MiB free in {} pieces, {} MiB of it in long ones",
+            count * self.object_bytes as f64 / took.as_secs_f64() / 1e6,
+            cpus.as_micros() as f64 / count,
+            reads.unwrap_or(0) as f64 / count,
+            free.bytes >> 20,
+            free.runs,
+            free.long_bytes >> 20
+        )
+    }
+}
+
 /// Names the store, and its journal if there is one.
 const ID: [u8; 16] = [9; 16];
 
@@ -309,7 +410,11 @@ fn memory_bytes() -> anyhow::Result<usize> {
 }
 
 fn options() -> anyhow::Result<Options> {
-    Ok(Options::for_memory(memory_bytes()?).with_journal(journal_bytes()?))
+    let options = Options::for_memory(memory_bytes()?).with_journal(journal_bytes()?);
+    let inline_kib = asked("INLINE_KIB", (options.inline_bytes_max >> 10) as u64);
+    let together = usize::try_from(asked("PLACED", 0))?;
+    let placed_together_min = (together > 0).then_some(together);
+    Ok(Options { inline_bytes_max: usize::try_from(inline_kib << 10)?, placed_together_min, ..options })
 }
 
 fn open_kv(folder: &Path, options: &Options, net: &RealNet) -> anyhow::Result<Box<dyn KvStore + Send>> {
@@ -351,6 +456,91 @@ fn open_again(folder: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// What is counted of the process and its devices.
+struct Counts {
+    at: Stamp,
+    /// Written, read and asked of the kernel.
+    process: [u64; 3],
+    asked: [[u64; 2]; KINDS.len()],
+    /// Requests and bytes written, as the block device counts them.
+    device: [u64; 2],
+    checkpoints: u64,
+    objects: [u64; 2],
+    /// Of this thread, and of all.
+    cpu: [Duration; 2],
+}
+
+impl Counts {
+    fn of(bench: &Bench) -> Self {
+        let counters = bench.store.counters();
+        Self {
+            at: bench.clock.now(),
+            process: ["write_bytes", "read_bytes", "rchar"].map(io),
+            asked: bench.asked.all(),
+            device: device_counts(),
+            checkpoints: bench.store.checkpoints(),
+            objects: [counters.object_hits, counters.object_misses],
+            cpu: [on_processor(), on_processors()],
+        }
+    }
+}
+
+/// Requests and bytes written of the block device that was named; it counts sectors of 512 bytes.
+fn device_counts() -> [u64; 2] {
+    let Ok(name) = std::env::var("NACRE_BENCH_BLOCK_DEVICE") else { return [0, 0] };
+    let text = std::fs::read_to_string(format!("/sys/block/{name}/stat")).unwrap_or_default();
+    let field = |nth| text.split_whitespace().nth(nth).and_then(|text| text.parse::<u64>().ok()).unwrap_or(0);
+    [field(4), field(6) * 512]
+}
+
+fn report(bench: &mut Bench, depth: u64, before: &Counts) -> std::io::Result<()> {
+    let now = Counts::of(bench);
+    let mut sorted = std::mem::take(&mut bench.latencies);
+    sorted.sort_unstable();
+    let (count, bytes) = (sorted.len().max(1) as f64, bench.write_bytes as f64);
+    let at = |per_mille: usize| sorted.get(sorted.len() * per_mille / 1000).copied().unwrap_or_default();
+    let per_byte = |bytes_written: u64| bytes_written as f64 / count / bytes;
+    let per_byte_of = |nth: usize| per_byte(now.process[nth] - before.process[nth]);
+    let per_write = |duration: Duration| duration.as_nanos() as f64 / 1e3 / count;
+    writeln!(
+        std::io::stdout(),
+        "depth {depth}, {} KiB: {:.0} writes/s, {:.1} us of the thread each, {:.1} of all threads, p50 {:?}, p99 {:?}, p99.9 {:?}, max {:?}; \
+         worst drain {:?}, on the processor {:?}; {} checkpoints; per byte of a client {:.2} written, {:.2} read from the device, \
+         {:.2} asked of the kernel; objects {} found in memory, {} read; resident {} MiB, at most {} MiB; by the store's own count {} MiB",
+        bench.write_bytes >> 10,
+        count / now.at.since(before.at).as_secs_f64(),
+        per_write(now.cpu[0] - before.cpu[0]),
+        per_write(now.cpu[1] - before.cpu[1]),
+        at(500),
+        at(990),
+        at(999),
+        sorted.last().copied().unwrap_or_default(),
+        bench.drain_worst,
+        bench.drain_worst_cpu,
+        now.checkpoints - before.checkpoints,
+        per_byte_of(0),
+        per_byte_of(1),
+        per_byte_of(2),
+        now.objects[0] - before.objects[0],
+        now.objects[1] - before.objects[1],
+        counted("/proc/self/status", "VmRSS") >> 10,
+        counted("/proc/self/status", "VmHWM") >> 10,
+        bench.store.memory_bytes() >> 20,
+    )?;
+    let kinds = KINDS.iter().zip(now.asked.iter().zip(before.asked)).map(|(name, (now, before))| {
+        let requests = (now[0] - before[0]) as f64 / count;
+        format!("{name} {requests:.3} and {:.3}", per_byte(now[1] - before[1]))
+    });
+    let kinds = kinds.collect::<Vec<_>>().join(", ");
+    let device = [0, 1].map(|nth| now.device[nth] - before.device[nth]);
+    writeln!(
+        std::io::stdout(),
+        "requests per write and bytes per byte: {kinds}; counted by the block device {:.3} and {:.3}",
+        device[0] as f64 / count,
+        per_byte(device[1])
+    )
+}
+
 fn main() -> anyhow::Result<()> {
     if let Some(folder) = std::env::var_os("NACRE_BENCH_OPEN") {
         return open_again(Path::new(&folder));
@@ -360,50 +550,19 @@ fn main() -> anyhow::Result<()> {
         .map_or_else(|_| PathBuf::from(env!("CARGO_TARGET_TMPDIR")), PathBuf::from);
     let folder = kept.unwrap_or_else(|| base.join(format!("store-bench-{}", std::process::id())));
     std::fs::create_dir_all(&folder)?;
-    let (depth, seconds) = (asked("DEPTH", 32), asked("SECONDS", 20));
+    let depth = asked("DEPTH", 32);
     let mut bench = Bench::make(&folder, asked("OBJECTS", 96), asked("OBJECT_KIB", 4096) << 10)?;
     if asked("LOOKUPS", 0) == 1 {
         bench.look_up_all();
     }
-    bench.overwrite(usize::try_from(depth)?, Duration::from_secs(asked("WARM_SECONDS", 0)));
-    let checkpoints = bench.store.checkpoints();
-    let written = bench.written.bytes();
-    let before = (io("write_bytes"), io("read_bytes"), io("rchar"));
-    let (hits, misses) = (bench.store.counters().object_hits, bench.store.counters().object_misses);
-    let (cpu, cpus) = (on_processor(), on_processors());
-    bench.overwrite(usize::try_from(depth)?, Duration::from_secs(seconds));
-    let (cpu, cpus) = (on_processor() - cpu, on_processors() - cpus);
-    let [log, home] = bench.written.bytes();
-    let mut sorted = std::mem::take(&mut bench.latencies);
-    sorted.sort_unstable();
-    let at = |per_mille: usize| sorted.get(sorted.len() * per_mille / 1000).copied().unwrap_or_default();
-    let per_write = |bytes: u64| bytes as f64 / (sorted.len() * WRITE_BYTES).max(1) as f64;
-    writeln!(
-        std::io::stdout(),
-        "depth {depth}: {} writes/s, {:.1} us of the thread each, {:.1} of all threads, p50 {:?}, p99 {:?}, p99.9 {:?}, max {:?}; worst drain {:?}, on the processor {:?}; {} checkpoints; \
-         per byte of a client {:.2} written ({:.2} to the log, {:.2} home), {:.2} read from the device, {:.2} asked of the kernel; objects {} found in memory, {} read; \
-         resident {} MiB, at most {} MiB; by the store's own count {} MiB",
-        sorted.len() as u64 / seconds,
-        cpu.as_micros() as f64 / sorted.len().max(1) as f64,
-        cpus.as_micros() as f64 / sorted.len().max(1) as f64,
-        at(500),
-        at(990),
-        at(999),
-        sorted.last().copied().unwrap_or_default(),
-        bench.drain_worst,
-        bench.drain_worst_cpu,
-        bench.store.checkpoints() - checkpoints,
-        per_write(io("write_bytes") - before.0),
-        per_write(log - written[0]),
-        per_write(home - written[1]),
-        per_write(io("read_bytes") - before.1),
-        per_write(io("rchar") - before.2),
-        bench.store.counters().object_hits - hits,
-        bench.store.counters().object_misses - misses,
-        counted("/proc/self/status", "VmRSS") >> 10,
-        counted("/proc/self/status", "VmHWM") >> 10,
-        bench.store.memory_bytes() >> 20,
-    )?;
+    bench.overwrite(usize::try_from(depth)?, Until::asked("WARM_WRITES", "WARM_SECONDS", 0));
+    let before = Counts::of(&bench);
+    bench.overwrite(usize::try_from(depth)?, Until::asked("WRITES", "SECONDS", 20));
+    report(&mut bench, depth, &before)?;
+    match asked("READ_OBJECTS", 0) {
+        0 => (),
+        count => bench.read_whole(count)?,
+    }
     std::fs::write(folder.join("transactions"), (bench.earlier + bench.submitted.len() as u64).to_string())?;
     // Replaces the process, unless it fails; `bench` is never dropped then.
     Err(std::process::Command::new(std::env::current_exe()?).env("NACRE_BENCH_OPEN", &folder).exec().into())

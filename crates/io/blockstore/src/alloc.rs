@@ -9,9 +9,11 @@ use crate::freemap::{self, FreeMapShard, RefChange, RefChanges};
 use crate::shared_blocks::SharedBlocks;
 use std::collections::{BTreeMap, VecDeque};
 
+/// Blocks of a hole that short writes look for: the next ones go there, too.
+const NEXT_BLOCKS: u64 = 64;
 /// Part of the area that is left to large writes in long runs, if there is as much: homes go into the holes then.
 const LONG_RESERVE_DIVISOR: u64 = 8;
-/// Blocks released, or taken by large writes, below which nobody hurries to have them back: 32 MiB, or less of a small area.
+/// Blocks released, or taken of long runs, below which nobody hurries to have them back: 32 MiB, or less of a small area.
 const RECLAIM_BLOCKS: u64 = 8192;
 const RECLAIM_DIVISOR: u64 = 64;
 /// Runs that are put in order before they are freed, which takes some 40 us: those side by side are then freed one after the
@@ -50,6 +52,9 @@ pub(crate) struct Alloc {
     free: FreeBitmap,
     /// Where the next search begins.
     cursor: u64,
+    /// Where the last short write that was placed ended, and whether that was in a long run.
+    short_cursor: u64,
+    is_short_in_long: bool,
     shared: SharedBlocks,
     /// Blocks without references, in the order in which they lost the last one.
     pending: VecDeque<Pending>,
@@ -64,6 +69,8 @@ pub(crate) struct Alloc {
     /// Blocks taken since the last cut, but for homes, and between the last two.
     taken: u64,
     taken_before: u64,
+    /// Of those since the last cut, what is none of short writes in holes.
+    taken_long: u64,
     cuts: Cuts,
     /// Changes of references since the last cut, for the free map in the KV store.
     changes: RefChanges,
@@ -88,6 +95,8 @@ impl Alloc {
             blocks: free.blocks(),
             free,
             cursor: area.start,
+            short_cursor: area.start,
+            is_short_in_long: true,
             shared: SharedBlocks::default(),
             pending: VecDeque::new(),
             durable_cut: 0,
@@ -96,6 +105,7 @@ impl Alloc {
             held: Vec::new(),
             taken: 0,
             taken_before: 0,
+            taken_long: 0,
             cuts: 0,
             changes: RefChanges::default(),
         }
@@ -116,7 +126,7 @@ impl Alloc {
         self.blocks
     }
 
-    /// Blocks that large writes took between the last two cuts, and since.
+    /// Blocks that writes which were placed took between the last two cuts, or since.
     pub(crate) fn taken_lately(&self) -> u64 {
         self.taken_before.max(self.taken)
     }
@@ -156,10 +166,15 @@ impl Alloc {
     /// Whether a checkpoint should begin for the blocks that it would free: writers would wait for it before long, or large
     /// writes find only holes.
     pub(crate) fn wants_checkpoint(&self) -> bool {
-        let least = RECLAIM_BLOCKS.min(self.blocks / RECLAIM_DIVISOR);
+        let least = self.reclaim_blocks();
         let soon_empty = self.pending_count > least && self.pending_count > self.free.blocks() / 4;
-        let soon_short = self.taken > least && self.taken > self.free.long_blocks() / 4;
+        let soon_short = self.taken_long > least && self.taken_long > self.free.long_blocks() / 4;
         soon_empty || soon_short && self.pending_count > 0
+    }
+
+    /// So many blocks are nothing that a checkpoint would hurry for.
+    pub(crate) fn reclaim_blocks(&self) -> u64 {
+        RECLAIM_BLOCKS.min(self.blocks / RECLAIM_DIVISOR)
     }
 
     /// Takes `count` blocks for a large write, in as few runs as there can be; `None` when there are not as many.
@@ -167,14 +182,43 @@ impl Alloc {
         let runs = self.take(count, FreeBitmap::find)?;
         runs.iter().for_each(|run| self.changes.add(*run, 1));
         self.taken += count;
+        self.taken_long += count;
         Some(runs)
+    }
+
+    /// Takes `count` blocks for a short write, side by side: behind those of the last one if they are free, or else where the next run begins
+    /// into which a checkpoint would write.
+    pub(crate) fn allocate_next(&mut self, count: u64) -> Option<Vec<Run>> {
+        let mut run = Run { start: self.short_cursor, count };
+        let is_roomy = self.is_roomy(count);
+        let goes_on = is_roomy || !self.is_short_in_long;
+        if !(goes_on && self.free.take(run)) {
+            let from = self.short_cursor;
+            run.start = if is_roomy {
+                self.free.find_long(from)?
+            } else {
+                self.free.find_hole(NEXT_BLOCKS, from)?.start
+            };
+            if !self.free.take(run) {
+                return None;
+            }
+            self.is_short_in_long = is_roomy;
+        }
+        self.short_cursor = run.end();
+        self.changes.add(run, 1);
+        self.taken += count;
+        self.taken_long += if self.is_short_in_long { count } else { 0 };
+        Some(vec![run])
     }
 
     /// Takes `count` blocks for the checkpoint that is under way: it notes the references itself.
     pub(crate) fn allocate_homes(&mut self, count: u64) -> Option<Vec<Run>> {
-        let reserve = self.blocks / LONG_RESERVE_DIVISOR;
-        let is_roomy = self.free.long_blocks() > reserve + count;
-        self.take(count, if is_roomy { FreeBitmap::find } else { FreeBitmap::find_hole })
+        self.take(count, if self.is_roomy(count) { FreeBitmap::find } else { FreeBitmap::find_hole })
+    }
+
+    /// Long runs have more than what is left to large writes.
+    fn is_roomy(&self, count: u64) -> bool {
+        self.free.long_blocks() > self.blocks / LONG_RESERVE_DIVISOR + count
     }
 
     fn take(
@@ -288,6 +332,7 @@ impl Alloc {
     pub(crate) fn cut(&mut self) -> Cuts {
         self.cuts += 1;
         self.taken_before = std::mem::take(&mut self.taken);
+        self.taken_long = 0;
         self.cuts
     }
 
@@ -459,6 +504,27 @@ mod tests {
         let homes = alloc.allocate_homes(100).expect("there is room");
         assert!(homes.iter().all(|run| run.count == 1), "{homes:?}");
         assert_eq!(alloc.allocate(1024), Some(vec![Run { start: 4296, count: 1024 }]));
+    }
+
+    #[test]
+    fn short_writes_lie_side_by_side_and_leave_an_eighth_to_large_ones() {
+        let mut alloc = Alloc::new(Run { start: 0, count: 8192 });
+        assert_eq!(alloc.allocate(8192).map(|runs| runs.len()), Some(1));
+        [5, 7, 8, 9].into_iter().chain(2048..4096).for_each(|block| alloc.release(block));
+        let cut = alloc.cut();
+        alloc.checkpoint_durable(cut);
+        while !alloc.free_some(7).is_empty() {}
+        let next =
+            |alloc: &mut Alloc| alloc.allocate_next(1).map(|runs| (runs.len(), runs[0].start, runs[0].count));
+        for block in 2048..3071 {
+            assert_eq!(next(&mut alloc), Some((1, block, 1)));
+        }
+        // 1,025 blocks are left in the long run.
+        assert_eq!([(); 4].map(|()| next(&mut alloc)), [7, 8, 9, 5].map(|hole| Some((1, hole, 1))));
+        assert_eq!(next(&mut alloc), Some((1, 3071, 1)), "else there is none");
+        assert_eq!(alloc.allocate_next(4096), None);
+        assert!(alloc.allocate(1024).is_some());
+        assert_eq!(alloc.allocate_next(1), None);
     }
 
     #[test]

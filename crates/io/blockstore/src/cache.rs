@@ -228,6 +228,23 @@ impl Cache {
         }
     }
 
+    /// A write that is under way to `placed` takes the place of what is in `left`: if somebody has read that, it is kept.
+    pub(crate) fn replaced(&mut self, left: u64, placed: u64) {
+        let Some((entry, _)) = self.entry_of(left) else { return };
+        let Some(pin) = self.buffers.get(entry.buffer).map(|buffer| buffer.pin) else { return };
+        if pin == Pin::Write && !entry.used.get() {
+            return;
+        }
+        if pin == Pin::Write && entry.bytes.len() == BLOCK {
+            entry.used.set(false);
+        }
+        self.find(placed);
+        // What somebody waits for stays until the clock comes by.
+        if pin == Pin::None {
+            self.forget(Run { start: left, count: 1 });
+        }
+    }
+
     /// The run at `first` is written. What is only written is not kept: most of it lies on copies that nobody reads from.
     pub(crate) fn written(&mut self, first: u64) {
         let Some(key) = self.entries.get(&first).map(|entry| entry.buffer) else { return };

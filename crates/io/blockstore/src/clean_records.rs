@@ -120,6 +120,17 @@ impl CleanRecords {
         packed.tidy(|_, _| ());
     }
 
+    /// Whether the object's own record is here; nothing is used by that.
+    pub(crate) fn has_onode(&self, object: u64) -> bool {
+        self.has_page(object, INLINE_PAGE)
+    }
+
+    /// Likewise one of its pages.
+    pub(crate) fn has_page(&self, object: u64, number: u32) -> bool {
+        let key = (object, number);
+        self.unpacked.has(&key) || self.packed.has(&key)
+    }
+
     pub(crate) fn onode(&mut self, object: u64) -> Option<Arc<Onode>> {
         match self.find((object, INLINE_PAGE), Keep::Yes)? {
             Record::Own(onode) => Some(onode),

@@ -120,14 +120,28 @@ impl<K: Hash + Eq + Weigh, V: Clone + Weigh> Clock<K, V> {
         }
     }
 
-    pub(crate) fn get<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<V>
+    fn find<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<&Kept<K, V>>
     where
         K: Borrow<Q>,
     {
         let hash = hash_of(key);
         let part = self.parts.get(part_of(hash))?;
-        let kept =
-            self.slots.get(part.find(Place::spread(hash), has(&self.slots, hash, key))?.slot as usize)?;
+        self.slots.get(part.find(Place::spread(hash), has(&self.slots, hash, key))?.slot as usize)
+    }
+
+    /// Whether there is a value; no use of it.
+    pub(crate) fn has<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> bool
+    where
+        K: Borrow<Q>,
+    {
+        self.find(key).is_some()
+    }
+
+    pub(crate) fn get<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<V>
+    where
+        K: Borrow<Q>,
+    {
+        let kept = self.find(key)?;
         kept.used.set(true);
         Some(kept.value.clone())
     }

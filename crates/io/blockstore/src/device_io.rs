@@ -6,7 +6,7 @@ use crate::device::Run;
 use crate::fetch::ReadIo;
 use crate::latencies::NOT_STARTED;
 use crate::options::Planted;
-use crate::requests::{AT_DEVICE_MAX, Io, Request, UnderWay};
+use crate::requests::{AT_DEVICE_MAX, Io, PlacedPiece, Request, UnderWay};
 use crate::store::BlockStore;
 use crate::superblock::Superblock;
 use crate::wal::RecordWrite;
@@ -26,6 +26,8 @@ impl BlockStore {
 
     /// Gives the device what is queued for it.
     pub(crate) fn start_queued(&mut self) {
+        self.requests.put_together();
+        self.start_requests();
         if !self.latencies.queued.is_empty() {
             let now = self.shares.now().unwrap_or(NOT_STARTED);
             self.latencies.started(now);
@@ -77,24 +79,25 @@ impl BlockStore {
         self.request(Request::Read(read));
     }
 
-    /// Writes placed data.
-    pub(crate) fn request_write(&mut self, first: u64, data: Bytes, durability: Durability, io: Io) {
-        self.request(Request::Write { first, data, durability, io });
+    /// Writes a piece of placed data that is flushed with others.
+    pub(crate) fn request_piece(&mut self, piece: PlacedPiece, data: Bytes) {
+        let (first, data, durability) = (piece.first, data.into(), Durability::Cached);
+        self.request(Request::Write { first, data, durability, io: Io::Piece(piece) });
     }
 
     fn request(&mut self, request: Request) {
-        self.requests.0.push_back(request);
+        self.requests.waiting.push_back(request);
         self.start_requests();
     }
 
     /// Starts what waits, as far as the device has room.
     pub(crate) fn start_requests(&mut self) {
         while self.at_device() < AT_DEVICE_MAX
-            && let Some(request) = self.requests.0.pop_front()
+            && let Some(request) = self.requests.waiting.pop_front()
         {
             match request {
                 Request::Write { first, data, durability, io } => {
-                    self.start_write(first, data.into(), durability, io);
+                    self.start_write(first, data, durability, io);
                 }
                 Request::Read(read) => {
                     let run = read.run;
@@ -113,6 +116,7 @@ impl BlockStore {
         self.table.kv.drain(&mut commits);
         commits.drain(..).for_each(|commit| self.committed(commit.result));
         self.commits = commits;
+        self.drain_warm();
         let mut completions = std::mem::take(&mut self.completions);
         self.disk.drain(&mut completions);
         let now = if completions.is_empty() { None } else { self.shares.now() };
@@ -145,11 +149,13 @@ impl BlockStore {
         }
         match io {
             Io::Record { seq } => self.wal.written(seq),
-            Io::Placed { number, first } => {
-                self.cache.written(first);
-                self.wal.placed(number);
+            Io::Placed(pieces) => {
+                for PlacedPiece { number, first } in pieces {
+                    self.cache.written(first);
+                    self.wal.placed(number);
+                }
             }
-            Io::Piece { number, first } => {
+            Io::Piece(PlacedPiece { number, first }) => {
                 self.cache.written(first);
                 self.piece_written(number);
             }

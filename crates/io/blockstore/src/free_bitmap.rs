@@ -6,8 +6,8 @@
 //! blocks that a checkpoint writes home come one by one from all over their objects, and leave as many holes of a block
 //! where they were. Were they put into long runs always, then after one pass over the device nothing but holes would be
 //! left, and a write of 4 MiB would be a thousand requests. So once long runs become rare, homes go into the holes, the
-//! longest first: each then fills as many as it leaves behind, and what is long stays long. Nor does a write of less than
-//! 1 MiB take of a long run while there is a hole for it.
+//! longest first: each then fills as many as it leaves behind, and what is long stays long. Short writes that are placed do
+//! the same. Nor does a write of less than 1 MiB otherwise take of a long run while there is a hole for it.
 
 use crate::device::Run;
 use crate::run_tree::{Place, RunTree};
@@ -371,6 +371,11 @@ impl FreeBitmap {
             Some(Run { start, count: map.free_from(start, ENDLESS_BLOCKS.max(fits.into())) })
         };
         if fits > 0 { self.fitting(fits, cursor, run_from) } else { None }
+    }
+
+    /// Where the next long run begins, or goes on behind `cursor`.
+    pub(crate) fn find_long(&mut self, cursor: u64) -> Option<u64> {
+        self.first(LONG_BLOCKS, cursor).or_else(|| self.first(LONG_BLOCKS, 0))
     }
 
     /// Of the next few runs that hold `count`, the first that does not hold twice as much, or else the shortest.

@@ -88,6 +88,8 @@ mod upgrade;
 mod view;
 mod wal;
 mod wal_device;
+mod warming;
+mod warmings;
 
 #[cfg(test)]
 mod tests;

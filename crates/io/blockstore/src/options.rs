@@ -57,6 +57,9 @@ pub struct Options {
     /// Writes of up to so many bytes travel in the log record; of larger ones, the whole blocks go to the device
     /// beside it.
     pub inline_bytes_max: usize,
+    /// With so many transactions under way, now or the last time that any became durable, shorter writes that are whole blocks go beside the
+    /// record, too, those of a turn together; `None`: never.
+    pub placed_together_min: Option<usize>,
     /// Bytes of transactions that make a log record full, unless a single one is larger.
     pub record_bytes_max: usize,
     /// Bytes of dirty blocks in memory at which a checkpoint begins. On the way to twice as many, acknowledgements wait for
@@ -135,12 +138,16 @@ impl Options {
     /// | 1/6 | dirty blocks, at most 64 MiB, and dirty metadata, at most half of it; twice as much while a checkpoint is late |
     /// | up to 1/12 | dirty metadata that is being written |
     /// | 1/12 | pages of the KV store |
-    /// | 1/12 | what is in the journal of the metadata, both halves; and a sixth of what a target has above 512 MiB, up to 256 MiB in all |
-    /// | 1/12 | clean metadata and clean blocks; and three quarters of what a target has above 512 MiB, without what the journal has of it |
+    /// | 5/48 | what is in the journal of the metadata, both halves; and a sixth of what a target has above 512 MiB, up to 256 MiB in all |
+    /// | 1/16 | clean metadata and clean blocks; and three quarters of what a target has above 512 MiB, without what the journal has of it |
     /// | the rest | that second part, the batch, pages that the KV store writes, the free map, what is in flight, and what the allocator cannot give back |
     ///
     /// Writes all over an image change little metadata each, new small objects much. What the one leaves the other has: the more a
     /// checkpoint brings home, the fewer times it writes the same pages of the KV store.
+    ///
+    /// The journal has a quarter more than its twelfth, and what is clean as much less, so that with 256 MiB a half has room for two
+    /// batches of checkpoints that come in time, 4.6 MiB each where an image lies in single blocks: 3.5 bytes at the device for each byte
+    /// of 4 KiB writes all over one of twenty times as much, and 3.9 where they come late; 3.9 to 4.0 before (docs/experiments/0012).
     ///
     /// Of the clean, metadata has what it needs, up to seven eighths: a block is of no use without the record of its object,
     /// which says where it is, takes less memory, and serves all other blocks of the object. The KV store's pages are for its
@@ -153,7 +160,8 @@ impl Options {
     pub fn for_memory(target_bytes: usize) -> Self {
         let share = (target_bytes - OTHERS_BYTES.min(target_bytes / OTHERS_DIVISOR)) / 12;
         let above = target_bytes.saturating_sub(LARGE_BYTES);
-        let journal_half_bytes = ((share + above / JOURNAL_DIVISOR) / 2).min(JOURNAL_HALF_BYTES_MAX);
+        let journal_bytes = share + share / 4 + above / JOURNAL_DIVISOR;
+        let journal_half_bytes = (journal_bytes / 2).min(JOURNAL_HALF_BYTES_MAX);
         let clean_bytes_max = 2 * share + above / 4 * 3 - 2 * journal_half_bytes;
         Self {
             wal_bytes: None,
@@ -161,6 +169,7 @@ impl Options {
             ready_bytes: 0,
             others_run: true,
             inline_bytes_max: 32 << 10,
+            placed_together_min: None,
             record_bytes_max: RECORD_BYTES_MAX,
             overlay_bytes_max: (2 * share).min(OVERLAY_BYTES_MAX) as u64,
             changes_bytes_max: (share + share.min(OVERLAY_BYTES_MAX)) as u64,
@@ -191,6 +200,7 @@ impl Options {
         Self {
             wal_bytes: Some(256 << 10),
             inline_bytes_max: 8 << 10,
+            placed_together_min: Some(2),
             overlay_bytes_max: 128 << 10,
             marks_max: 64,
             dirty_metadata_bytes_max: 64 << 10,
@@ -250,7 +260,7 @@ mod tests {
             let options = Options::for_memory(target << 20);
             (target, mib(options.journal_half_bytes), mib(options.clean_bytes_max))
         });
-        assert_eq!(shares, [(256, 8, 16), (512, 18, 37), (1024, 82, 378), (4096, 128, 3104)]);
+        assert_eq!(shares, [(256, 10, 12), (512, 23, 28), (1024, 92, 358), (4096, 128, 3104)]);
     }
 
     #[test]

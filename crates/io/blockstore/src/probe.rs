@@ -19,6 +19,10 @@ const LONG_RECORD_BYTES: usize = 1 << 20;
 /// And so much of a write travels in it: each write beside the record is one more that must be flushed. So it is where the log's device is
 /// much faster than that of the data: what goes beside the record waits for that one.
 const LONG_INLINE_BYTES: usize = 128 << 10;
+/// Where a request more costs little, so much of a write travels in the record, and is written twice: docs/experiments/0013.
+const SHORT_INLINE_BYTES: usize = 8 << 10;
+/// And so many transactions must be under way for shorter ones to be placed together.
+const PLACED_TOGETHER_MIN: usize = 8;
 /// A data device is that much slower than the log's when a durable write takes so many times as long: a spindle takes 8 ms where flash
 /// takes 0.1 ms.
 const SLOWER_TIMES: u32 = 8;
@@ -107,6 +111,7 @@ impl Options {
     /// | --- | --- | --- |
     /// | where transactions become durable, a flush is expensive | up to 1 MiB | up to 128 KiB |
     /// | a spindle, or what is as slow, with a log on something faster | as it is | up to 128 KiB |
+    /// | all on one whose flush is cheap | as it is | up to 8 KiB, and none that is whole blocks while eight are under way |
     ///
     /// Where logs are short or memory is little, because there are many partitions, writes in records stay as they are, too: a long one may
     /// have an eighth of either.
@@ -121,6 +126,11 @@ impl Options {
         if has_room && (must_flush || devices.is_log_much_faster()) {
             self.inline_bytes_max = LONG_INLINE_BYTES;
         }
+        let flush_is_cheap = devices.data.report.is_some_and(|report| !report.flush_is_expensive());
+        if devices.log.is_none() && flush_is_cheap {
+            self.inline_bytes_max = SHORT_INLINE_BYTES;
+            self.placed_together_min = Some(PLACED_TOGETHER_MIN);
+        }
         self
     }
 
@@ -134,11 +144,12 @@ impl Options {
     /// How transactions become durable, for a log or status.
     #[must_use]
     pub fn commit_text(&self) -> String {
-        format!(
-            "records of up to {} KiB, writes of up to {} KiB in them",
-            self.record_bytes_max >> 10,
-            self.inline_bytes_max >> 10
-        )
+        let (record_kib, inline_kib) = (self.record_bytes_max >> 10, self.inline_bytes_max >> 10);
+        let text = format!("records of up to {record_kib} KiB, writes of up to {inline_kib} KiB in them");
+        match self.placed_together_min {
+            Some(least) => format!("{text}, and none of whole blocks with {least} writes under way"),
+            None => text,
+        }
     }
 }
 
@@ -176,6 +187,7 @@ mod tests {
     }
 
     const AS_IT_IS: (usize, usize) = (256, 32);
+    const PLACED: (usize, usize) = (256, 8);
     const LONG_WRITES: (usize, usize) = (256, 128);
     const BOTH_LONG: (usize, usize) = (1024, 128);
 
@@ -183,13 +195,14 @@ mod tests {
     fn one_device_has_long_records_where_a_flush_is_expensive() {
         let flash = device(60, 30, Some(false));
         let spindle_with_battery = device(60, 30, Some(true));
-        assert_eq!(usual(flash, None), AS_IT_IS);
-        assert_eq!(usual(spindle_with_battery, None), AS_IT_IS);
+        assert_eq!(usual(flash, None), PLACED);
+        assert_eq!(usual(spindle_with_battery, None), PLACED);
         assert_eq!(usual(device(1500, 1500, Some(false)), None), BOTH_LONG);
         assert_eq!(usual(device(8300, 8300, Some(true)), None), BOTH_LONG);
         assert_eq!(usual(KnownDevice { report: None, rotational: Some(true) }, None), AS_IT_IS);
         let on_one = Options::default().on_device(&report(1500, 1500));
         assert_eq!((on_one.record_bytes_max, on_one.inline_bytes_max), (1 << 20, 128 << 10));
+        assert_eq!(on_one.placed_together_min, None, "each would be one more to be flushed");
     }
 
     #[test]

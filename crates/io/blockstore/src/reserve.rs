@@ -6,12 +6,11 @@ use crate::checkpoint::Checkpoint;
 use crate::device::Run;
 use crate::leases::Leases;
 use crate::page::PAGE_BLOCKS;
-use crate::requests::Io;
+use crate::requests::{Io, PlacedPiece};
 use crate::store::BlockStore;
 use crate::table::{Table, within};
 use crate::wal::{Placement, TxnNumber};
 use nacre_buf::{AlignedBuf, BufList, Bytes};
-use nacre_env::disk::Durability;
 use nacre_store::StoreError;
 use nacre_txn::{Op, Transaction};
 use nacre_types::{DeviceWork, HObject, PoolId, SpgId, Stamp};
@@ -269,8 +268,8 @@ impl BlockStore {
         true
     }
 
-    /// Finds places for the large writes of a transaction; checksums are still to be noted, see
-    /// [`BlockStore::send_placed`]. A write for which there is no room goes into the record.
+    /// Finds places for the large writes of a transaction, and for shorter ones where they go together; checksums are still to be noted,
+    /// see [`BlockStore::send_placed`]. A write for which there is no room goes into the record.
     pub(crate) fn place(&mut self, txn: &Transaction) -> Vec<(Placement, BufList)> {
         let mut placed = Vec::new();
         let mut data_offset = 0;
@@ -281,10 +280,16 @@ impl BlockStore {
             };
             let head = (BLOCK - within(*offset)) % BLOCK;
             let blocks = data.len().saturating_sub(head) / BLOCK;
-            if data.len() > self.options.inline_bytes_max
-                && blocks > 0
-                && let Some(runs) = self.table.space.alloc.allocate(blocks as u64)
-            {
+            let is_whole = head == 0 && blocks * BLOCK == data.len();
+            let runs = match (blocks as u64, data.len() > self.options.inline_bytes_max) {
+                (0, _) => None,
+                (blocks, true) => self.table.space.alloc.allocate(blocks),
+                (blocks, false) if is_whole && self.places_short(txn.collection.pg.pool) => {
+                    self.table.space.alloc.allocate_next(blocks)
+                }
+                (_, false) => None,
+            };
+            if let Some(runs) = runs {
                 let body = data.slice(head, blocks * BLOCK);
                 let crcs = vec![0; blocks];
                 placed.push((Placement { op, data_offset: data_offset + head, runs, crcs }, body));
@@ -292,6 +297,18 @@ impl BlockStore {
             data_offset += data.len();
         }
         placed
+    }
+
+    /// Whether writes that would have room in the record are placed now. One by itself is durable sooner in the record; with others it is
+    /// mostly one request with theirs, and nobody writes it home again. What a checkpoint compresses goes home anyhow; and where little is
+    /// free, a block that is written over and over must not take a place each time.
+    fn places_short(&self, pool: PoolId) -> bool {
+        let is_busy = self.options.placed_together_min.is_some_and(|least| self.under_way() >= least);
+        if !is_busy || self.table.space.compression.contains_key(&pool) {
+            return false;
+        }
+        let alloc = &self.table.space.alloc;
+        alloc.free_count() > self.promised_blocks() + self.reserve_blocks() + alloc.reclaim_blocks()
     }
 
     /// Sends placed data to the device, then notes its checksums: mostly they came with the data. Where they must be computed, the
@@ -324,10 +341,10 @@ impl BlockStore {
             at += bytes.len();
             self.cache.insert(first, bytes.clone(), Pin::Write);
             if together {
-                self.request_write(first, bytes, Durability::Cached, Io::Piece { number, first });
+                self.request_piece(PlacedPiece { number, first }, bytes);
             } else {
                 self.wal.placing(number);
-                self.request_write(first, bytes, Durability::Durable, Io::Placed { number, first });
+                self.requests.gather(PlacedPiece { number, first }, bytes.into());
             }
         }
     }

@@ -35,6 +35,15 @@ impl Slot {
         }
     }
 
+    /// Where what it shows, or showed before what is in memory, lies by itself: a cache that has that will want what comes in its place.
+    pub(crate) fn cached_at(&self) -> Option<u64> {
+        match self {
+            Self::Device(device) => Some(device.block),
+            Self::Blob(..) => None,
+            Self::Memory(dirty) => dirty.replaced(),
+        }
+    }
+
     /// The blob that it needs, which its page refers to.
     pub(crate) fn blob(&self) -> Option<&Arc<Blob>> {
         match self {

@@ -18,18 +18,20 @@ use crate::throttle::CheckpointShares;
 use crate::throttle::fill::{Fill, Limit};
 use crate::unpacked::{UNPACKED_PER_TURN, Unpacked};
 use crate::wal::{Placement, TxnNumber, Wal};
+use crate::warmings::Warmings;
 use nacre_buf::BufList;
 use nacre_env::Clock;
 use nacre_env::disk::{Disk, DiskCompletion};
 use nacre_kv::KvCompletion;
 use nacre_store::{
     Completion, FreeSpace, HintIn, MeasuredDevice, ObjectStore, PackedUsage, StoreCounters, StoreError,
-    StoreMemory, StoreState, StoreUsage, SubmitHint,
+    StoreMemory, StoreState, StoreUsage, SubmitHint, WarmToken,
 };
 use nacre_txn::{FetchFrom, Op, StoreToken, Transaction};
 use nacre_types::{Compression, CompressionMode, HObject, PoolId, SpgId};
 use slab::Slab;
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
 
 /// Blocks of one read or write at most.
 pub(crate) const IO_BLOCKS_MAX: usize = 256;
@@ -65,6 +67,8 @@ pub struct BlockStore {
     pub(crate) unpacking_now: Option<usize>,
     /// Blobs that may still be decompressed in this turn.
     pub(crate) unpacks_left: usize,
+    /// Transactions that became durable together when any last did.
+    durable_lately: usize,
     /// The last drain gave no completion. A thread that drains as long as that gives any is in the same turn until then.
     gave_nothing: bool,
     /// Bytes of clean metadata and blocks that are kept now: [`Options::clean_bytes_max`], or less.
@@ -80,6 +84,7 @@ pub struct BlockStore {
     /// Pieces of large writes on their way that are to be flushed together, by transaction.
     pub(crate) unflushed: BTreeMap<TxnNumber, usize>,
     pub(crate) fetches: Slab<Fetch>,
+    pub(crate) warmings: Warmings,
     /// Blocks that could not be read, and why; until they are written again or asked for again.
     pub(crate) damaged: BTreeMap<u64, Damage>,
     pub(crate) durable: Vec<StoreToken>,
@@ -123,6 +128,7 @@ impl BlockStore {
             unpacking: VecDeque::new(),
             unpacking_now: None,
             unpacks_left: UNPACKED_PER_TURN,
+            durable_lately: 0,
             gave_nothing: true,
             clean_bytes: parts.options.clean_bytes_max,
             disk: parts.disk,
@@ -138,6 +144,7 @@ impl BlockStore {
             requests: Requests::default(),
             unflushed: BTreeMap::new(),
             fetches: Slab::new(),
+            warmings: Warmings::default(),
             damaged: BTreeMap::new(),
             durable: Vec::new(),
             fetched: Vec::new(),
@@ -191,6 +198,11 @@ impl BlockStore {
     #[must_use]
     pub fn waiting(&self) -> usize {
         self.wal.waiting()
+    }
+
+    /// About as many transactions are under way at a time: where many became durable together, as many are about to come.
+    pub(crate) fn under_way(&self) -> usize {
+        self.waiting().max(self.durable_lately)
     }
 
     /// The table could not read its metadata: what it says since may be wrong.
@@ -365,12 +377,10 @@ impl ObjectStore for BlockStore {
         room?;
         let placed = self.place(&txn);
         let (mut placements, bodies): (Vec<Placement>, Vec<BufList>) = placed.into_iter().unzip();
-        let mut encoded = self.wal.encode(&txn, &placements);
         if !placements.is_empty() {
             self.send_placed(&mut placements, &bodies);
-            // As long as before, with the checksums.
-            encoded = self.wal.encode(&txn, &placements);
         }
+        let encoded = self.wal.encode(&txn, &placements);
         let source = Source::of(&txn, &self.table.space.held);
         // From here on it is logged; if the table fails, nothing more leaves this store.
         self.wal.push(encoded, token);
@@ -378,6 +388,7 @@ impl ObjectStore for BlockStore {
             self.start_queued();
         }
         self.table.apply(txn, &placements, &source);
+        self.table.space.replaced.drain(..).for_each(|(left, placed)| self.cache.replaced(left, placed));
         self.note_table_failure();
         if let Some(reason) = &self.failed {
             return Err(StoreError::Failed { reason: reason.clone() });
@@ -397,6 +408,14 @@ impl ObjectStore for BlockStore {
         let fetch = Fetch::new(*collection, object.clone(), offset, length, from, token);
         let id = self.fetches.insert(fetch);
         self.continue_fetch(id);
+    }
+
+    fn waits_for_metadata(&self) -> bool {
+        self.table.kv.waits_for_device()
+    }
+
+    fn warm(&mut self, collection: &SpgId, object: &HObject, bytes: Range<u64>, token: WarmToken) -> bool {
+        self.begin_warming(collection, object, bytes, token)
     }
 
     fn drain(&mut self, out: &mut Vec<Completion>) {
@@ -429,7 +448,11 @@ impl ObjectStore for BlockStore {
         if self.failed.is_none() {
             self.wal.durable(&mut self.durable);
         }
+        if !self.durable.is_empty() {
+            self.durable_lately = self.durable.len();
+        }
         out.extend(self.durable.drain(..).map(Completion::Durable));
+        out.extend(self.warmings.done.drain(..).map(Completion::Warm));
         out.extend(self.fetched.drain(..).map(Completion::Fetched));
         out.extend(self.brought.drain(..).map(|(token, data)| Completion::Brought(token, data)));
         self.gave_nothing = out.len() == before;

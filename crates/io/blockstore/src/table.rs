@@ -15,6 +15,7 @@ mod recent;
 mod removal;
 mod scan;
 mod space;
+mod unread;
 
 use crate::BLOCK;
 use crate::alloc::Alloc;
@@ -41,6 +42,7 @@ use space::Space;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
+pub(crate) use unread::{BlockRange, Step};
 
 const BLOCK_U64: u64 = BLOCK as u64;
 
@@ -176,6 +178,7 @@ impl Table {
                 period: 1,
                 is_replaying: false,
                 packed: state.sums.packed.clone(),
+                replaced: Vec::new(),
                 compression: BTreeMap::new(),
             },
             next_id: state.next_id,
@@ -254,15 +257,23 @@ impl Table {
         }
     }
 
-    fn id_at(&self, key: &Bytes) -> Option<u64> {
-        let decode = |value: &Bytes| self.note(kv_schema::decode_name_id(value));
-        if let Some(value) = self.pairs.get(key.as_ref()) {
-            return value.and_then(decode);
+    fn decode_id(&self, value: &Bytes) -> Option<u64> {
+        self.note(kv_schema::decode_name_id(value))
+    }
+
+    /// The number of the object with the name under this key, if there is one, as far as memory knows.
+    fn id_in_memory(&self, key: &Bytes) -> Option<Option<u64>> {
+        match self.pairs.get(key.as_ref()) {
+            Some(value) => Some(value.and_then(|value| self.decode_id(value))),
+            None => self.clean_names.borrow().get(key.as_ref()),
         }
-        if let Some(id) = self.clean_names.borrow().get(key.as_ref()) {
+    }
+
+    fn id_at(&self, key: &Bytes) -> Option<u64> {
+        if let Some(id) = self.id_in_memory(key) {
             return id;
         }
-        let id = self.note(self.kv.get(key))?.as_ref().and_then(decode);
+        let id = self.note(self.kv.get(key))?.as_ref().and_then(|value| self.decode_id(value));
         self.clean_names.borrow_mut().insert(key.as_ref().into(), id, |_, _| ());
         id
     }

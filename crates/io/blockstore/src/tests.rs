@@ -19,6 +19,7 @@ mod packing;
 mod packing_damage;
 mod packing_limits;
 mod partitions;
+mod placed;
 mod probed;
 mod random;
 mod removal;
@@ -28,6 +29,7 @@ mod sums;
 mod throttle;
 mod trim;
 mod wal_device;
+mod warming;
 mod wide;
 
 use crate::{BlockStore, Options};

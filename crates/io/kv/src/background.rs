@@ -1,4 +1,4 @@
-//! [`Background`]: one thread that carries out batches in the order in which they came.
+//! [`Background`]: a thread that carries out batches in the order in which they came, or several that carry out what has no order.
 
 use crate::{KvBatch, KvCompletion, KvError, KvTag};
 use nacre_env::real::EventFd;
@@ -10,7 +10,8 @@ use std::thread::JoinHandle;
 
 struct Queues<J> {
     waiting: VecDeque<(KvTag, J)>,
-    is_busy: bool,
+    /// Threads that are at one.
+    busy: usize,
     finished: Vec<KvCompletion>,
     /// The thread that waits for a completion is to look at something else.
     is_roused: bool,
@@ -39,19 +40,28 @@ impl<J> Shared<J> {
     }
 }
 
-/// The thread begins with the first batch: a store that only commits in the call never has it.
+/// A thread begins when a batch comes that none has time for: a store that only commits in the call never has any.
 pub(crate) struct Background<J: Send + 'static = KvBatch> {
     shared: Arc<Shared<J>>,
-    thread: Option<JoinHandle<()>>,
+    /// What the threads are called.
+    name: &'static str,
+    threads: Vec<JoinHandle<()>>,
+    threads_max: usize,
     under_way: usize,
 }
 
 impl<J: Send + 'static> Background<J> {
+    /// With one thread, which keeps the order of batches.
     pub(crate) fn new() -> io::Result<Self> {
+        Self::with_threads("kv-commit", 1)
+    }
+
+    /// So many, which take what comes as they have time.
+    pub(crate) fn with_threads(name: &'static str, threads_max: usize) -> io::Result<Self> {
         let shared = Shared {
             queues: Mutex::new(Queues {
                 waiting: VecDeque::new(),
-                is_busy: false,
+                busy: 0,
                 finished: Vec::new(),
                 is_roused: false,
                 stopping: false,
@@ -60,7 +70,7 @@ impl<J: Send + 'static> Background<J> {
             progress: Condvar::new(),
             wake: EventFd::new()?,
         };
-        Ok(Self { shared: Arc::new(shared), thread: None, under_way: 0 })
+        Ok(Self { shared: Arc::new(shared), name, threads: Vec::new(), threads_max, under_way: 0 })
     }
 
     pub(crate) fn wake_fd(&self) -> BorrowedFd<'_> {
@@ -71,17 +81,19 @@ impl<J: Send + 'static> Background<J> {
         Arc::clone(&self.shared)
     }
 
-    /// Queues a batch for `commit`, which is that of the first call for all of them.
+    /// Queues a batch for `commit`, which is that of the call that began the thread for all that it takes.
     pub(crate) fn submit<F>(&mut self, batch: J, tag: KvTag, commit: impl FnOnce() -> F)
     where
         F: Fn(&J) -> Result<(), KvError> + Send + 'static,
     {
         self.under_way += 1;
-        if self.thread.is_none() {
+        if self.threads.len() < self.threads_max.min(self.under_way) {
             let (shared, commit) = (Arc::clone(&self.shared), commit());
-            let builder = std::thread::Builder::new().name("kv-commit".to_owned());
+            let builder = std::thread::Builder::new().name(self.name.to_owned());
             match builder.spawn(move || serve(&shared, &commit)) {
-                Ok(thread) => self.thread = Some(thread),
+                Ok(thread) => self.threads.push(thread),
+                // Those that there are have more to do.
+                Err(_) if !self.threads.is_empty() => (),
                 Err(error) => return self.refuse(tag, error),
             }
         }
@@ -119,27 +131,31 @@ impl<J: Send + 'static> Background<J> {
     /// Waits until no batch is left to be carried out.
     pub(crate) fn settle(&self) {
         let mut queues = self.shared.queues();
-        while queues.is_busy || !queues.waiting.is_empty() {
+        while queues.busy > 0 || !queues.waiting.is_empty() {
             queues = self.shared.progress.wait(queues).unwrap_or_else(PoisonError::into_inner);
         }
     }
 }
 
 impl<J: Send + 'static> Background<J> {
-    /// Lets what was submitted finish; the next batch begins the thread anew.
-    pub(crate) fn end_thread(&mut self) {
-        let Some(thread) = self.thread.take() else { return };
+    /// Lets what was submitted finish; the next batch begins a thread anew.
+    pub(crate) fn end_threads(&mut self) {
+        if self.threads.is_empty() {
+            return;
+        }
         self.shared.queues().stopping = true;
         self.shared.work.notify_all();
-        // A thread that panicked has said so.
-        let _panicked = thread.join();
+        for thread in self.threads.drain(..) {
+            // A thread that panicked has said so.
+            let _panicked = thread.join();
+        }
         self.shared.queues().stopping = false;
     }
 }
 
 impl<J: Send + 'static> Drop for Background<J> {
     fn drop(&mut self) {
-        self.end_thread();
+        self.end_threads();
     }
 }
 
@@ -153,13 +169,13 @@ fn serve<J>(shared: &Shared<J>, commit: &impl Fn(&J) -> Result<(), KvError>) {
             queues = shared.work.wait(queues).unwrap_or_else(PoisonError::into_inner);
             continue;
         };
-        queues.is_busy = true;
+        queues.busy += 1;
         drop(queues);
         let result = commit(&batch);
         // A large batch is freed here, not on the thread that must not wait.
         drop(batch);
         queues = shared.queues();
-        queues.is_busy = false;
+        queues.busy -= 1;
         queues.finished.push(KvCompletion { tag, result });
         shared.progress.notify_all();
         shared.wake.signal();

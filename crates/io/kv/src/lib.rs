@@ -17,6 +17,7 @@ mod device_part;
 mod journal;
 mod memory;
 mod paced;
+mod pauses;
 mod place;
 mod plain_file;
 mod progress;
@@ -30,6 +31,8 @@ mod rot;
 mod space;
 mod sums;
 mod turn;
+mod warming;
+mod write_back;
 
 pub use device_part::DevicePart;
 pub use journal::{
@@ -173,6 +176,25 @@ pub trait KvStore {
         Ok(Box::new(self.scan(start, end, usize::MAX)?.into_iter()))
     }
 
+    /// Whether looks have waited for the device so often of late that it pays to have keys read before they are asked for:
+    /// [`KvStore::warm`].
+    fn waits_for_device(&self) -> bool {
+        false
+    }
+
+    /// Reads `keys` in the background, for nothing but that a look at them, a moment later, does not wait for the device: what is found
+    /// is forgotten, and a look is as right, or wrong, as it would be without this. False when all of that is in memory, and nothing is
+    /// done; else [`KvStore::drain_warm`] gives the tag.
+    fn warm(&mut self, keys: Vec<Bytes>, tag: KvTag) -> bool {
+        let _all_in_memory = (keys, tag);
+        false
+    }
+
+    /// Moves the tags of what has been read since to the end of `out`, in no order. Never waits.
+    fn drain_warm(&mut self, out: &mut Vec<KvTag>) {
+        let _nothing_is_read = out;
+    }
+
     /// Applies a batch as one.
     ///
     /// # Errors
@@ -190,7 +212,7 @@ pub trait KvStore {
     /// Waits until [`KvStore::drain`] has something to give; returns at once when nothing is under way.
     fn wait(&mut self);
 
-    /// What becomes readable when [`KvStore::drain`] has something to give, or [`KvStore::wake_at`] is due: for `RealNet::watch`, all of
+    /// What becomes readable when [`KvStore::drain`] or [`KvStore::drain_warm`] has something to give, or [`KvStore::wake_at`] is due: for `RealNet::watch`, all of
     /// them. None where nothing happens in the background.
     fn wake_fds(&self) -> Vec<BorrowedFd<'_>> {
         Vec::new()
@@ -206,6 +228,12 @@ pub trait KvStore {
     /// too. It need not be seen by a batch that ends first.
     fn wake_at(&self, progress: u64) {
         let _cannot_be_told = progress;
+    }
+
+    /// Whether somebody waits for what is being committed in the background. While nobody does, the device may be left to others most of
+    /// the time. Somebody does as long as this was never called.
+    fn set_hurried(&self, hurried: bool) {
+        let _no_device_to_leave = hurried;
     }
 
     /// What the store has of its file system, and by how much it may grow before somebody should stop it; `None` where there

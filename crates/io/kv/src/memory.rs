@@ -2,6 +2,7 @@
 
 use crate::{Durability, KvBatch, KvCompletion, KvError, KvStore, KvTag, Pair, check};
 use bytes::Bytes;
+use std::cell::Cell;
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
 
@@ -20,6 +21,15 @@ pub struct MemoryKv {
     fenced: bool,
     /// Durable commits until one fails, if one is to.
     fail_after: Option<usize>,
+    cold: Option<Box<Cold>>,
+    unhurried: Cell<bool>,
+}
+
+/// Looks that take time.
+#[derive(Debug, Default)]
+struct Cold {
+    under_way: VecDeque<KvTag>,
+    done: Vec<KvTag>,
 }
 
 fn apply(map: &mut BTreeMap<Bytes, Bytes>, batch: &KvBatch) {
@@ -50,7 +60,8 @@ impl MemoryKv {
         for batch in self.buffered.iter().chain(submitted).take(survivors) {
             apply(&mut self.durable, batch);
         }
-        Self { visible: self.durable.clone(), durable: self.durable, held: self.held, ..Self::default() }
+        let (held, cold) = (self.held, self.cold.map(|_| Box::default()));
+        Self { visible: self.durable.clone(), durable: self.durable, held, cold, ..Self::default() }
     }
 
     /// From now on submitted batches are carried out by [`MemoryKv::step`] only, or when somebody waits for them.
@@ -64,6 +75,25 @@ impl MemoryKv {
             let result = self.commit_now(&batch, Durability::Durable);
             self.finished.push(KvCompletion { tag, result });
         }
+    }
+
+    /// Looks are said to wait for a device from now on; keys are warm when [`MemoryKv::step_warm`] says so.
+    pub fn set_cold(&mut self) {
+        self.cold = Some(Box::default());
+    }
+
+    /// The oldest keys that were to be read are; their tag can be drained then. False when there are none.
+    pub fn step_warm(&mut self) -> bool {
+        let Some(cold) = &mut self.cold else { return false };
+        let tag = cold.under_way.pop_front();
+        cold.done.extend(tag);
+        tag.is_some()
+    }
+
+    /// Whether [`MemoryKv::step_warm`] has something to do.
+    #[must_use]
+    pub fn is_warming(&self) -> bool {
+        self.cold.as_ref().is_some_and(|cold| !cold.under_way.is_empty())
     }
 
     fn commit_now(&mut self, batch: &KvBatch, durability: Durability) -> Result<(), KvError> {
@@ -80,6 +110,12 @@ impl MemoryKv {
             }
         }
         Ok(())
+    }
+
+    /// Whether somebody waits for what is submitted, as [`KvStore::set_hurried`] was told last.
+    #[must_use]
+    pub const fn is_hurried(&self) -> bool {
+        !self.unhurried.get()
     }
 
     /// Lets `commits` more commits succeed and then one fail.
@@ -115,6 +151,18 @@ impl KvStore for MemoryKv {
         Ok(pairs.map(|(key, value)| (key.clone(), value.clone())).collect())
     }
 
+    fn waits_for_device(&self) -> bool {
+        self.cold.is_some()
+    }
+
+    fn warm(&mut self, _keys: Vec<Bytes>, tag: KvTag) -> bool {
+        self.cold.as_mut().map(|cold| cold.under_way.push_back(tag)).is_some()
+    }
+
+    fn drain_warm(&mut self, out: &mut Vec<KvTag>) {
+        self.cold.iter_mut().for_each(|cold| out.append(&mut cold.done));
+    }
+
     fn commit(&mut self, batch: &KvBatch, durability: Durability) -> Result<(), KvError> {
         while !self.submitted.is_empty() {
             self.step();
@@ -131,6 +179,10 @@ impl KvStore for MemoryKv {
             self.step();
         }
         out.append(&mut self.finished);
+    }
+
+    fn set_hurried(&self, hurried: bool) {
+        self.unhurried.set(!hurried);
     }
 
     fn wait(&mut self) {

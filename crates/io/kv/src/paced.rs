@@ -1,24 +1,19 @@
-//! [`PacedFile`]: the file of a database, written back a little at a time.
-//!
-//! A commit writes some megabytes of pages, and then syncs. Left to the page cache they would all go to the device in that
-//! sync: every durable write of the store beside it, whose flush takes what the device holds with it, would wait for them.
+//! [`PacedFile`]: the file of a database, written back a little at a time ([`WriteBack`]).
 
+use crate::pauses::Pauses;
 use crate::place::Place;
 use crate::progress::Progress;
 use crate::real_file::RealFile;
 use crate::space::Space;
 use crate::sums::{Kind, Summed, kind_of};
 use crate::turn::Turn;
+use crate::write_back::WriteBack;
 use nacre_env::File;
 use redb::backends::FileBackend;
 use redb::{BackendError, DatabaseError, StorageBackend};
 use std::io;
 use std::ops::Bound;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-
-/// Bytes that may wait to be written back: about what a record of the store's log is.
-const WAITING_BYTES_MAX: usize = 256 << 10;
 
 /// A file's pages, with checksums or, in a file of an older program, without.
 #[derive(Debug)]
@@ -30,21 +25,20 @@ enum Pages {
 #[derive(Debug)]
 pub(crate) struct PacedFile {
     pages: Pages,
-    file: Arc<dyn File>,
     /// Locks the file, if it is a real one.
     real: Option<Arc<RealFile>>,
     space: Arc<Space>,
-    waiting_bytes: AtomicUsize,
     turn: Turn,
-    progress: Arc<Progress>,
+    write_back: Arc<WriteBack>,
 }
 
 impl PacedFile {
-    /// Over an open file, with a reserve of so many bytes. What is written to it counts as `progress`.
+    /// Over an open file, with a reserve of so many bytes. What is written to it counts as `progress`, with `pauses` between.
     pub(crate) fn new(
         place: &Place,
         reserve_bytes: u64,
         progress: Arc<Progress>,
+        pauses: Arc<Pauses>,
     ) -> Result<Self, DatabaseError> {
         let (file, real) = place.open()?;
         let pages = match kind_of(file.as_ref())? {
@@ -53,8 +47,8 @@ impl PacedFile {
             Kind::Summed => Pages::Summed(Arc::new(Summed::open(Arc::clone(&file))?)),
         };
         let space = Arc::new(Space::new(Arc::clone(&file), reserve_bytes));
-        let (waiting_bytes, turn) = (AtomicUsize::new(0), Turn::default());
-        Ok(Self { pages, file, real, space, waiting_bytes, turn, progress })
+        let write_back = Arc::new(WriteBack::new(file, progress, pauses));
+        Ok(Self { pages, real, space, turn: Turn::default(), write_back })
     }
 
     /// The pages' checksums, if the file has any.
@@ -68,6 +62,11 @@ impl PacedFile {
     /// Its room in the file system.
     pub(crate) fn space(&self) -> Arc<Space> {
         Arc::clone(&self.space)
+    }
+
+    /// What has its pages go to the device.
+    pub(crate) fn write_back(&self) -> Arc<WriteBack> {
+        Arc::clone(&self.write_back)
     }
 
     /// A lock of the real file; nobody else knows of another one.
@@ -131,20 +130,14 @@ impl StorageBackend for PacedFile {
     }
 
     fn sync_data(&self) -> io::Result<()> {
-        self.waiting_bytes.store(0, Ordering::Relaxed);
+        self.write_back.synced();
         self.pages.sync_data()
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
         self.turn.spend(data.len());
-        self.progress.wrote(data.len());
         self.space.with_room(|| self.pages.write(offset, data))?;
-        let waiting = self.waiting_bytes.fetch_add(data.len(), Ordering::Relaxed) + data.len();
-        if waiting < WAITING_BYTES_MAX {
-            return Ok(());
-        }
-        self.waiting_bytes.store(0, Ordering::Relaxed);
-        self.file.write_back()
+        self.write_back.wrote(data.len())
     }
 
     fn close(&self) -> io::Result<()> {

@@ -27,6 +27,8 @@ pub(crate) struct Progress {
     /// Bytes to be written after that, and those that are.
     bytes: AtomicU64,
     written: AtomicU64,
+    /// Nanoseconds of the commit in which nothing was done, since nobody waited.
+    paused: AtomicU64,
     /// Of [`COMMITTED`].
     changes_share: AtomicU64,
     bytes_per_change: AtomicU64,
@@ -37,7 +39,8 @@ pub(crate) struct Progress {
 pub(crate) struct Begun {
     changes: u64,
     begin: Stamp,
-    in_tree: Stamp,
+    /// Nanoseconds that it took to put the changes into the tree.
+    tree_nanos: u64,
 }
 
 impl std::fmt::Debug for Progress {
@@ -65,6 +68,7 @@ impl Progress {
             done: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
             written: AtomicU64::new(0),
+            paused: AtomicU64::new(0),
             changes_share: AtomicU64::new(CHANGES_SHARE),
             bytes_per_change: AtomicU64::new(BYTES_PER_CHANGE),
         }
@@ -93,7 +97,24 @@ impl Progress {
         self.reset();
         let (changes, now) = (changes as u64, self.clock.now());
         set(&self.changes, changes);
-        Begun { changes, begin: now, in_tree: now }
+        set(&self.paused, 0);
+        Begun { changes, begin: now, tree_nanos: 0 }
+    }
+
+    /// Nothing was done for so many nanoseconds.
+    pub(crate) fn paused(&self, nanos: u64) {
+        self.paused.fetch_add(nanos, Ordering::Relaxed);
+    }
+
+    /// Nanoseconds of the last commit in which nothing was done.
+    #[cfg(test)]
+    pub(crate) fn paused_nanos(&self) -> u64 {
+        get(&self.paused)
+    }
+
+    /// Nanoseconds since the commit began, without pauses.
+    fn worked(&self, begun: &Begun) -> u64 {
+        self.clock.now().nanos_since(begun.begin).saturating_sub(get(&self.paused))
     }
 
     /// One more change is in the tree.
@@ -104,7 +125,7 @@ impl Progress {
 
     /// All of them are.
     pub(crate) fn in_tree(&self, begun: &mut Begun) {
-        begun.in_tree = self.clock.now();
+        begun.tree_nanos = self.worked(begun);
         set(&self.written, 0);
         set(&self.bytes, (get(&self.bytes_per_change) * begun.changes).max(1));
     }
@@ -117,9 +138,7 @@ impl Progress {
 
     /// The commit is durable: the next one will be like it.
     pub(crate) fn end(&self, begun: &Begun) {
-        let now = self.clock.now();
-        let all = now.nanos_since(begun.begin).max(1);
-        let share = begun.in_tree.nanos_since(begun.begin).saturating_mul(COMMITTED) / all;
+        let share = begun.tree_nanos.saturating_mul(COMMITTED) / self.worked(begun).max(1);
         set(&self.changes_share, share.min(COMMITTED));
         set(&self.bytes_per_change, get(&self.written) / begun.changes.max(1));
     }

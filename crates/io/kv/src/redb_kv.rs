@@ -4,12 +4,15 @@ use crate::add_sums::{add_sums, sync_parent};
 use crate::background::Background;
 use crate::memory::is_empty;
 use crate::paced::PacedFile;
+use crate::pauses::Pauses;
 use crate::place::Place;
 use crate::progress::Progress;
 use crate::reader::{KvReader, fill};
 use crate::space::Space;
 use crate::sums::Summed;
 use crate::turn::Turn;
+use crate::warming::{Waits, Warmer};
+use crate::write_back::WriteBack;
 use crate::{Durability, KvBatch, KvCompletion, KvError, KvStore, KvTag, Pair, check, end_of_prefix};
 use bytes::Bytes;
 use nacre_env::{File, FileRoom};
@@ -42,6 +45,7 @@ pub struct RedbKv {
     snapshot: RefCell<Option<Snapshot>>,
     core: Arc<Core>,
     background: Background,
+    warmer: Warmer,
     /// Every reader holds one more: the file cannot be opened anew meanwhile.
     readers: Arc<()>,
 }
@@ -79,6 +83,8 @@ struct Core {
     /// Whether the commit that fenced the store failed for lack of room.
     was_full: AtomicBool,
     progress: Arc<Progress>,
+    pauses: Arc<Pauses>,
+    waits: Waits,
 }
 
 impl RedbKv {
@@ -129,11 +135,14 @@ impl RedbKv {
     fn begin(place: Place, options: KvOptions) -> Result<Self, KvError> {
         let background = Background::new()?;
         let progress = Arc::new(Progress::new(background.shared()));
-        let opened = Opened::open(&place, options, Arc::clone(&progress))?;
+        let pauses = Arc::new(Pauses::new());
+        let opened = Opened::open(&place, options, Arc::clone(&progress), Arc::clone(&pauses))?;
         let database = RwLock::new(Some(opened));
         let (fenced, was_full) = (AtomicBool::new(false), AtomicBool::new(false));
-        let core = Arc::new(Core { place, options, database, fenced, was_full, progress });
-        Ok(Self { snapshot: RefCell::default(), core, background, readers: Arc::new(()) })
+        let waits = Waits::new();
+        let core = Arc::new(Core { place, options, database, fenced, was_full, progress, pauses, waits });
+        let (snapshot, warmer) = (RefCell::default(), Warmer::new()?);
+        Ok(Self { snapshot, core, background, warmer, readers: Arc::new(()) })
     }
 
     /// With its table, so that reads need not care whether it exists.
@@ -142,6 +151,12 @@ impl RedbKv {
             self.commit(&KvBatch::default(), Durability::Durable)?;
         }
         Ok(self)
+    }
+
+    /// Waits until no batch is left to be committed.
+    fn settle(&self) {
+        self.core.pauses.set_hurried(true);
+        self.background.settle();
     }
 
     fn with_snapshot<R>(&self, work: impl FnOnce(&Snapshot) -> Result<R, redb::Error>) -> Result<R, KvError> {
@@ -195,12 +210,18 @@ impl RedbKv {
 
     fn compact_at(place: &Place) -> Result<(), KvError> {
         let progress = Arc::new(Progress::new(Background::new()?.shared()));
-        let mut opened = Opened::open(place, KvOptions::default(), progress)?;
+        let mut opened = Opened::open(place, KvOptions::default(), progress, Arc::new(Pauses::new()))?;
         opened.database.compact().map_err(|error| match error {
             redb::CompactionError::Storage(error) => opened.explain(error.into()),
             other => KvError::Damaged(other.to_string()),
         })?;
         Ok(())
+    }
+}
+
+impl Drop for RedbKv {
+    fn drop(&mut self) {
+        self.core.pauses.set_hurried(true);
     }
 }
 
@@ -219,12 +240,18 @@ struct Opened {
     /// `None` for a file of an older program.
     summed: Option<Arc<Summed>>,
     space: Arc<Space>,
+    write_back: Arc<WriteBack>,
 }
 
 impl Opened {
-    fn open(place: &Place, options: KvOptions, progress: Arc<Progress>) -> Result<Self, KvError> {
-        let file = PacedFile::new(place, options.reserve_bytes, progress)?;
-        let (summed, space) = (file.summed(), file.space());
+    fn open(
+        place: &Place,
+        options: KvOptions,
+        progress: Arc<Progress>,
+        pauses: Arc<Pauses>,
+    ) -> Result<Self, KvError> {
+        let file = PacedFile::new(place, options.reserve_bytes, progress, pauses)?;
+        let (summed, space, write_back) = (file.summed(), file.space(), file.write_back());
         let mut builder = redb::Builder::new();
         builder.set_cache_size(options.cache_bytes);
         if let Some(summed) = summed.clone() {
@@ -236,7 +263,7 @@ impl Opened {
             (Ok(database), _) => {
                 summed.iter().for_each(|summed| summed.set_walking(false));
                 space.keep();
-                Ok(Self { database, summed, space })
+                Ok(Self { database, summed, space, write_back })
             }
             (Err(_), Some(damage)) => Err(KvError::Damaged(damage)),
             (Err(error), None) => Err(error.into()),
@@ -263,7 +290,8 @@ impl Core {
         let mut database = self.database.write().unwrap_or_else(PoisonError::into_inner);
         // The old one has to let go of the file first.
         drop(database.take());
-        *database = Some(Opened::open(&self.place, self.options, Arc::clone(&self.progress))?);
+        let (progress, pauses) = (Arc::clone(&self.progress), Arc::clone(&self.pauses));
+        *database = Some(Opened::open(&self.place, self.options, progress, pauses)?);
         Ok(())
     }
 
@@ -315,7 +343,8 @@ impl Core {
     ) -> Result<(), redb::Error> {
         let mut begun = self.progress.begin(batch.ops().len() + batch.prefixes().len());
         let database = self.database();
-        let mut transaction = database.as_ref().ok_or(redb::Error::PreviousIo)?.database.begin_write()?;
+        let opened = database.as_ref().ok_or(redb::Error::PreviousIo)?;
+        let mut transaction = opened.database.begin_write()?;
         transaction.set_quick_repair(reopening == Reopening::Quick);
         transaction.set_durability(match durability {
             Durability::Buffered => redb::Durability::None,
@@ -323,7 +352,7 @@ impl Core {
         })?;
         {
             let mut table = transaction.open_table(TABLE)?;
-            let turn = Turn::default();
+            let (turn, in_tree) = (Turn::default(), opened.write_back.in_tree());
             for prefix in batch.prefixes() {
                 let end = end_of_prefix(prefix);
                 let end = end.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
@@ -331,7 +360,7 @@ impl Core {
                     turn.spend(OP_COST_BYTES + value.len());
                     false
                 })?;
-                self.progress.changed();
+                in_tree.changed()?;
             }
             for (key, value) in batch.ops() {
                 turn.spend(OP_COST_BYTES + value.as_ref().map_or(0, Bytes::len));
@@ -339,7 +368,7 @@ impl Core {
                     Some(value) => drop(table.insert(key.as_ref(), value.as_ref())?),
                     None => drop(table.remove(key.as_ref())?),
                 }
-                self.progress.changed();
+                in_tree.changed()?;
             }
         }
         self.progress.in_tree(&mut begun);
@@ -349,9 +378,25 @@ impl Core {
     }
 
     fn snapshot(&self) -> Result<Snapshot, redb::Error> {
-        let database = self.database();
-        Ok(database.as_ref().ok_or(redb::Error::PreviousIo)?.database.begin_read()?.open_table(TABLE)?)
+        snapshot_of(self.database().as_ref())
     }
+
+    /// Reads keys for nothing but that their pages are in memory then.
+    fn touch(&self, keys: &[Bytes]) -> Result<(), KvError> {
+        // Held as long as the snapshot is there: the file cannot be opened anew meanwhile.
+        let database = self.database();
+        let touched = snapshot_of(database.as_ref()).and_then(|table| {
+            keys.iter()
+                .try_for_each(|key| self.waits.measured(|| table.get(key.as_ref()).map(drop)))
+                .map_err(redb::Error::from)
+        });
+        drop(database);
+        touched.map_err(|error| self.explain(error))
+    }
+}
+
+fn snapshot_of(opened: Option<&Opened>) -> Result<Snapshot, redb::Error> {
+    Ok(opened.ok_or(redb::Error::PreviousIo)?.database.begin_read()?.open_table(TABLE)?)
 }
 
 /// Reads a snapshot of its own.
@@ -399,7 +444,8 @@ fn copy_of_range(
 
 impl KvStore for RedbKv {
     fn get(&self, key: &[u8]) -> Result<Option<Bytes>, KvError> {
-        self.with_snapshot(|table| Ok(table.get(key)?.map(|value| Bytes::copy_from_slice(value.value()))))
+        let get = |table: &Snapshot| Ok(table.get(key)?.map(|value| Bytes::copy_from_slice(value.value())));
+        self.core.waits.measured(|| self.with_snapshot(get))
     }
 
     fn scan(&self, start: Bound<&[u8]>, end: Bound<&[u8]>, count_max: usize) -> Result<Vec<Pair>, KvError> {
@@ -422,7 +468,7 @@ impl KvStore for RedbKv {
     }
 
     fn commit(&mut self, batch: &KvBatch, durability: Durability) -> Result<(), KvError> {
-        self.background.settle();
+        self.settle();
         self.snapshot.take();
         self.core.commit(batch, durability, Reopening::Walks)
     }
@@ -452,7 +498,24 @@ impl KvStore for RedbKv {
     }
 
     fn wake_fds(&self) -> Vec<BorrowedFd<'_>> {
-        vec![self.background.wake_fd()]
+        vec![self.background.wake_fd(), self.warmer.wake_fd()]
+    }
+
+    fn waits_for_device(&self) -> bool {
+        self.core.waits.are_frequent()
+    }
+
+    fn warm(&mut self, keys: Vec<Bytes>, tag: KvTag) -> bool {
+        let core = &self.core;
+        self.warmer.warm(keys, tag, || {
+            let core = Arc::clone(core);
+            move |keys: &Vec<Bytes>| core.touch(keys)
+        });
+        true
+    }
+
+    fn drain_warm(&mut self, out: &mut Vec<KvTag>) {
+        self.warmer.drain(out);
     }
 
     fn progress(&self) -> u64 {
@@ -461,6 +524,10 @@ impl KvStore for RedbKv {
 
     fn wake_at(&self, progress: u64) {
         self.core.progress.rouse_at(progress);
+    }
+
+    fn set_hurried(&self, hurried: bool) {
+        self.core.pauses.set_hurried(hurried);
     }
 
     fn room(&self) -> Option<FileRoom> {
@@ -476,120 +543,15 @@ impl KvStore for RedbKv {
         if self.cached_bytes() < REST_BYTES_MIN || Arc::strong_count(&self.readers) > 1 {
             return Ok(false);
         }
-        self.background.settle();
+        self.settle();
         self.snapshot.take();
         let outcome = self.core.reopen();
-        // Most pages came from that thread's heap, to which free memory returns only when it asks for some, or ends.
-        self.background.end_thread();
+        // Most pages came from those threads' heaps, to which free memory returns only when they ask for some, or end.
+        self.background.end_threads();
+        self.warmer.end_threads();
         outcome.map(|()| false)
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use std::os::unix::fs::PermissionsExt;
-    use tempfile::tempdir;
-
-    #[test]
-    fn conforms() {
-        let folder = tempdir().expect("a writable temporary folder");
-        let mut count = 0;
-        crate::conformance::check(&mut || {
-            count += 1;
-            RedbKv::open(&folder.path().join(format!("{count}.redb"))).expect("a new store")
-        });
-    }
-
-    #[test]
-    fn durable_batches_are_there_after_a_restart() {
-        let folder = tempdir().expect("a writable temporary folder");
-        let path = folder.path().join("kv.redb");
-        let mut kv = RedbKv::open(&path).expect("a new store");
-        let mode = std::fs::metadata(&path).expect("the file").permissions().mode();
-        assert_eq!(mode & 0o777, 0o600, "it may hold keys");
-        let mut batch = KvBatch::default();
-        batch.put("a", "1");
-        kv.commit(&batch, Durability::Durable).expect("a healthy device");
-        assert!(matches!(RedbKv::open(&path), Err(KvError::InUse)));
-        drop(kv);
-        let kv = RedbKv::open(&path).expect("the store");
-        assert_eq!(kv.get(b"a").expect("a healthy device").as_deref(), Some(&b"1"[..]));
-    }
-
-    #[test]
-    fn what_was_submitted_is_there_when_the_store_was_dropped() {
-        let folder = tempdir().expect("a writable temporary folder");
-        let path = folder.path().join("kv.redb");
-        let mut kv = RedbKv::open(&path).expect("a new store");
-        let mut batch = KvBatch::default();
-        batch.put("a", vec![7; 1 << 20]);
-        kv.submit(batch, KvTag(1));
-        drop(kv);
-        let kv = RedbKv::open(&path).expect("the store");
-        assert_eq!(kv.get(b"a").expect("a healthy device").map(|value| value.len()), Some(1 << 20));
-    }
-
-    #[test]
-    fn a_reader_keeps_its_pairs_and_a_store_with_one_does_not_rest() {
-        let folder = tempdir().expect("a writable temporary folder");
-        let mut kv = RedbKv::open(&folder.path().join("kv.redb")).expect("a new store");
-        let mut batch = KvBatch::default();
-        (0..20_u64).for_each(|nth| batch.put(nth.to_string(), vec![7; 1 << 20]));
-        kv.commit(&batch, Durability::Durable).expect("a healthy device");
-        let mut reader = kv.reader(Bound::Unbounded, Bound::Unbounded).expect("a healthy device");
-        kv.idle_trim().expect("a healthy device");
-        let mut batch = KvBatch::default();
-        batch.delete_prefix("");
-        kv.commit(&batch, Durability::Durable).expect("a healthy device");
-        let mut parts = Vec::new();
-        while let Some(part) =
-            Some(reader.read(3 << 20).expect("a healthy device")).filter(|part| !part.is_empty())
-        {
-            assert!(part.len() <= 3 && part.iter().all(|(_, value)| *value == vec![7; 1 << 20]));
-            parts.push(part.len());
-        }
-        assert_eq!(parts.iter().sum::<usize>(), 20);
-        drop(reader);
-        kv.idle_trim().expect("a healthy device");
-        assert!(kv.scan_prefix(b"").expect("a healthy device").is_empty());
-    }
-
-    #[test]
-    fn a_store_that_rested_has_no_pages_in_memory_and_all_of_its_content() {
-        let folder = tempdir().expect("a writable temporary folder");
-        let path = folder.path().join("kv.redb");
-        let mut kv = RedbKv::open(&path).expect("a new store");
-        let mut finished = Vec::new();
-        for round in 0..3_u8 {
-            for nth in 0..10_u64 {
-                let mut batch = KvBatch::default();
-                batch.put(nth.to_string(), vec![round; 1 << 20]);
-                kv.submit(batch, KvTag(nth));
-            }
-            assert_eq!(kv.get(b"-").expect("a healthy device"), None);
-            kv.idle_trim().expect("a healthy device");
-            while finished.len() < 10 * (usize::from(round) + 1) {
-                kv.wait();
-                kv.drain(&mut finished);
-            }
-            while kv.cached_bytes() < REST_BYTES_MIN {
-                assert_eq!(kv.scan_prefix(b"").expect("a healthy device").len(), 10);
-            }
-            kv.idle_trim().expect("a healthy device");
-            assert!(kv.cached_bytes() < 1 << 20, "{} bytes", kv.cached_bytes());
-            let value = kv.get(b"7").expect("a healthy device").expect("as it was put");
-            assert!(value.len() == 1 << 20 && value.iter().all(|byte| *byte == round));
-        }
-        assert!(finished.iter().all(|completion| completion.result.is_ok()));
-        assert!(matches!(RedbKv::open(&path), Err(KvError::InUse)));
-    }
-
-    #[test]
-    fn a_file_that_is_no_store_is_an_error() {
-        let folder = tempdir().expect("a writable temporary folder");
-        let path = folder.path().join("kv.redb");
-        std::fs::write(&path, [0x5a; 8192]).expect("a writable folder");
-        assert!(matches!(RedbKv::open(&path), Err(KvError::Damaged(_))));
-    }
-}
+mod tests;

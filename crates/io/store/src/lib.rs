@@ -4,9 +4,11 @@
 
 pub mod conformance;
 mod extents;
+mod looks;
 mod mem;
 
 pub use extents::ExtentMap;
+pub use looks::looks;
 pub use mem::MemStore;
 
 use nacre_buf::{BufList, Bytes};
@@ -16,7 +18,7 @@ use nacre_types::{
     Compression, CompressionHint, DeviceLatencies, DeviceWork, HObject, LatencyHistogram, PoolId, SpgId,
 };
 use std::collections::BTreeMap;
-use std::ops::AddAssign;
+use std::ops::{AddAssign, Range};
 use std::time::Duration;
 
 /// What was submitted or asked for under a token is done.
@@ -29,7 +31,13 @@ pub enum Completion {
     /// The data asked for with [`FetchFrom::AnywhereOnce`], cut at the object's end as [`ObjectView::read`] does: as it was at some
     /// moment since. What of the object was changed meanwhile may be in it or not.
     Brought(StoreToken, BufList),
+    /// What [`ObjectStore::warm`] found to be missing was read.
+    Warm(WarmToken),
 }
+
+/// Names a call of [`ObjectStore::warm`] to whoever makes it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub struct WarmToken(pub u64);
 
 /// The store takes no more: what it holds stays readable, but nothing is acknowledged any more.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -339,6 +347,19 @@ pub trait ObjectStore: ObjectView {
         from: FetchFrom,
         token: StoreToken,
     );
+
+    /// Whether looks at metadata wait for the device so often of late that it pays to ask [`ObjectStore::warm`] first.
+    fn waits_for_metadata(&self) -> bool {
+        false
+    }
+
+    /// Whether an operation on `bytes` of an object (none, if it is about none) finds in memory what it looks at of the object's
+    /// metadata, but for its omap. If not, that is being read, and [`Completion::Warm`] of `token` follows. Who goes on without it has the whole
+    /// shard wait; what it sees is the same.
+    fn warm(&mut self, collection: &SpgId, object: &HObject, bytes: Range<u64>, token: WarmToken) -> bool {
+        let _all_in_memory = (collection, object, bytes, token);
+        true
+    }
 
     /// Moves what has completed to the end of `out`.
     fn drain(&mut self, out: &mut Vec<Completion>);

@@ -1,11 +1,11 @@
 //! [`MemStore`]: everything in memory, durable at once, gone with the process.
 
-use crate::{Completion, ExtentMap, ObjectStore, StoreError, StoreState, StoreUsage};
+use crate::{Completion, ExtentMap, ObjectStore, StoreError, StoreState, StoreUsage, WarmToken};
 use nacre_buf::{BufList, ByteStr, Bytes};
 use nacre_txn::{Extents, FetchFrom, ObjectView, OmapPage, Op, ReadError, StoreToken, Transaction};
 use nacre_types::{Eversion, HObject, SpgId};
-use std::collections::{BTreeMap, VecDeque};
-use std::ops::Bound;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::{Bound, Range};
 
 /// Objects and values of removed collections that one call of `drain` lets go of.
 const REMOVED_AT_ONCE_MAX: usize = 512;
@@ -43,6 +43,8 @@ pub struct MemStore {
     capacity_bytes: u64,
     allocated_bytes: u64,
     omap_bytes: u64,
+    /// Objects that have been asked for, where metadata are said to be on a device.
+    warm: Option<BTreeSet<(SpgId, HObject)>>,
 }
 
 impl MemStore {
@@ -56,7 +58,15 @@ impl MemStore {
             capacity_bytes,
             allocated_bytes: 0,
             omap_bytes: 0,
+            warm: None,
         }
+    }
+
+    /// As it is, but from now on objects are said to be on a device until [`ObjectStore::warm`] was asked for them and the store drained:
+    /// for tests of who waits.
+    #[must_use]
+    pub fn cold(self) -> Self {
+        Self { warm: Some(BTreeSet::new()), ..self }
     }
 
     fn object(&self, collection: &SpgId, object: &HObject) -> Option<&Object> {
@@ -186,7 +196,7 @@ impl MemStore {
         ops.into_iter().for_each(|op| self.apply(child, op));
     }
 
-    fn move_range(&mut self, at: SpgId, target: SpgId, pg_num: u32, range: std::ops::Range<HObject>) {
+    fn move_range(&mut self, at: SpgId, target: SpgId, pg_num: u32, range: Range<HObject>) {
         self.collections.entry(target).or_default();
         let Some(source) = self.collections.get_mut(&at).filter(|_| at != target && range.start < range.end)
         else {
@@ -354,6 +364,17 @@ impl ObjectStore for MemStore {
 
     fn fetch(&mut self, _: &SpgId, _: &HObject, _: u64, _: u64, _: FetchFrom, token: StoreToken) {
         self.completed.push(Completion::Fetched(token));
+    }
+
+    fn waits_for_metadata(&self) -> bool {
+        self.warm.is_some()
+    }
+
+    fn warm(&mut self, collection: &SpgId, object: &HObject, _: Range<u64>, token: WarmToken) -> bool {
+        let Some(warm) = &mut self.warm else { return true };
+        let is_cold = warm.insert((*collection, object.detached()));
+        self.completed.extend(is_cold.then_some(Completion::Warm(token)));
+        !is_cold
     }
 
     fn drain(&mut self, out: &mut Vec<Completion>) {

@@ -3,6 +3,7 @@
 use crate::ceph_server::{CephServer, PYTHON};
 use serde_json::Value;
 use std::fs;
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -10,8 +11,8 @@ use std::time::Duration;
 
 /// A script that takes longer has hung.
 const LIMIT: Duration = Duration::from_secs(60);
-/// What `timeout` exits with.
-const TIMED_OUT: i32 = 124;
+/// What `timeout` exits with: of what it asked to end, and of what it had to kill, itself with it.
+const TIMED_OUT: [i32; 2] = [124, -9];
 
 /// Begins every script. `set -e` does not see that `! program` went wrong; `nok program` does, and takes no call of `ceph` that was not served
 /// (`bin/ceph_call.rs`) for a refusal. `until_true SECONDS SCRIPT` waits for a script to end well, which knows the functions that the whole one
@@ -49,12 +50,25 @@ until_true() {
 }
 "#;
 
+/// Ends the scripts of [`Shell::python`] that ran to their end. Connections that are not shut down have threads of librados in the midst
+/// of their work, and when Python is through it ends the process as C programs end: what librados keeps in static variables is destroyed
+/// under these threads, and once in thousands of scripts one of them meets that. So what the script has is closed, as Python would, and
+/// then the process ends without more.
+const PYTHON_END: &str = r"
+def _end(names):
+    import gc, os, sys, threading
+    for thread in threading.enumerate():
+        if thread is not threading.current_thread() and not thread.daemon: thread.join()
+    names.clear(); gc.collect(); sys.stdout.flush(); sys.stderr.flush(); os._exit(0)
+_end(globals())
+";
+
 static COUNT: AtomicU32 = AtomicU32::new(0);
 
 /// What a script did.
 #[derive(Debug, Clone)]
 pub struct Ran {
-    /// Exit status; -1 when a signal ended it.
+    /// Exit status; minus the signal's number when one ended it.
     pub code: i32,
     /// What the command wrote to standard output.
     pub out: String,
@@ -143,9 +157,10 @@ impl Shell {
             fs::remove_file(path).expect("our own file");
             String::from_utf8_lossy(&bytes).into_owned()
         };
-        let ran = Ran { code: status.code().unwrap_or(-1), out: text(&out), err: text(&err) };
+        let code = status.code().unwrap_or_else(|| -status.signal().expect("no code is a signal"));
+        let ran = Ran { code, out: text(&out), err: text(&err) };
         assert!(
-            ran.code != TIMED_OUT,
+            !TIMED_OUT.contains(&ran.code),
             "not done after {:?}:\n{script}\n{}\n{}",
             self.limit,
             ran.out,
@@ -197,7 +212,7 @@ impl Shell {
     /// When it fails or takes too long.
     pub fn python(&self, script: &str) -> String {
         let mut command = self.command(PYTHON);
-        command.args(["-c", script]);
+        command.args(["-c", &[script, PYTHON_END].concat()]);
         expect_success(&self.finish(command, script), script)
     }
 }

@@ -9,6 +9,8 @@ struct Inner {
     kv: MemoryKv,
     /// Batches submitted and not stepped, at most.
     submitted: usize,
+    /// Looks that were waited for.
+    looks: u64,
 }
 
 /// A store in memory. Copies are the same store.
@@ -37,18 +39,35 @@ impl SimKv {
         pairs.into_iter().for_each(|(key, value)| batch.put(key, value));
         let mut copy = Self::default();
         copy.commit(&batch, Durability::Durable).expect("memory can be written");
+        if self.waits_for_device() {
+            copy.set_cold();
+        }
         copy
     }
 
-    /// True while batches wait for [`SimKv::step`].
-    #[must_use]
-    pub fn is_busy(&self) -> bool {
-        self.inner().submitted > 0
+    /// From now on looks take time, which [`SimKv::step`] ends.
+    pub fn set_cold(&self) {
+        self.inner().kv.set_cold();
     }
 
-    /// One submitted batch becomes durable.
+    /// Looks that took time so far.
+    pub fn looks(&self) -> u64 {
+        self.inner().looks
+    }
+
+    /// True while batches or looks wait for [`SimKv::step`].
+    #[must_use]
+    pub fn is_busy(&self) -> bool {
+        let inner = self.inner();
+        inner.submitted > 0 || inner.kv.is_warming()
+    }
+
+    /// The oldest look ends or, if there is none, one submitted batch becomes durable.
     pub fn step(&self) {
         let mut inner = self.inner();
+        if inner.kv.step_warm() {
+            return;
+        }
         inner.submitted = inner.submitted.saturating_sub(1);
         inner.kv.step();
     }
@@ -74,6 +93,21 @@ impl KvStore for SimKv {
 
     fn scan(&self, start: Bound<&[u8]>, end: Bound<&[u8]>, count_max: usize) -> Result<Vec<Pair>, KvError> {
         self.inner().kv.scan(start, end, count_max)
+    }
+
+    fn waits_for_device(&self) -> bool {
+        self.inner().kv.waits_for_device()
+    }
+
+    fn warm(&mut self, keys: Vec<nacre_buf::Bytes>, tag: KvTag) -> bool {
+        let mut inner = self.inner();
+        let takes_time = inner.kv.warm(keys, tag);
+        inner.looks += u64::from(takes_time);
+        takes_time
+    }
+
+    fn drain_warm(&mut self, out: &mut Vec<KvTag>) {
+        self.inner().kv.drain_warm(out);
     }
 
     fn commit(&mut self, batch: &KvBatch, durability: Durability) -> Result<(), KvError> {

@@ -64,6 +64,8 @@ pub struct Config {
     pub device_bytes: u64,
     /// Threads of each OSD, each with a part of its PGs, a device and metadata of its own.
     pub shards: usize,
+    /// Metadata of most devices are on them and not in memory: messages wait for them.
+    pub cold: bool,
     /// How PGs behave.
     pub tuning: Tuning,
     /// By how much calendars of processes are ahead, for those that are; all others' are by less than 50 ms.
@@ -81,6 +83,7 @@ impl Default for Config {
             clients: 1,
             device_bytes: DEVICE_BYTES,
             shards: 1,
+            cold: false,
             tuning,
             skews: BTreeMap::new(),
             planted: nacre_monitor::Planted::Nothing,
@@ -133,6 +136,7 @@ pub struct World {
     versions: BTreeMap<OsdId, PeerVersions>,
     device_bytes: u64,
     shards: usize,
+    cold: bool,
     admin_key: CryptoKey,
     mon_key: CryptoKey,
     mons: Vec<MonNode>,
@@ -168,7 +172,7 @@ impl World {
         mkfs.config.push(("global".to_owned(), option.to_owned(), off.to_owned()));
         let mut osds = BTreeMap::new();
         for id in 0..config.osds {
-            let node = new_osd(&mut rng, &clock, (config.device_bytes, config.shards));
+            let node = new_osd(&mut rng, &clock, (config.device_bytes, config.shards, config.cold));
             mkfs.osds.push(MkfsOsd {
                 id,
                 store: Some(node.uuid),
@@ -197,6 +201,7 @@ impl World {
             versions: BTreeMap::new(),
             device_bytes: config.device_bytes,
             shards: config.shards,
+            cold: config.cold,
             admin_key: mkfs.admin_key,
             mon_key: mkfs.mon_key,
             mons,

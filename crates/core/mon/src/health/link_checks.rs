@@ -2,24 +2,27 @@
 //! `osd_heartbeat_grace`, 350 ms, and each write that passes a link of 20 ms waits for it where others take 0.2 ms.
 //!
 //! What the monitor has: an OSD pings those that share PGs with it, its neighbours by number and others, ten at least, each second
-//! (`osd_heartbeat_interval`), over both networks. It sums up the round trips of each in minutes, which begin with the first answer. With
-//! its statistics, every 5 s, it reports all that it pings, not only slow ones: average, least and greatest of the newest 1, 5 and 15
-//! minutes that have passed, and the last round trip of the newest. Of the minute that runs it says nothing, nor of an OSD that it has
-//! pinged for less.
+//! (`osd_heartbeat_interval`), over both networks. Each 5 s it tells the quickest ping of each of them in the last 30 s
+//! ([`nacre_msg::DeviceReport`]), of four answers at least, the first of them 22.5 s ago or more. So a link is named within 37 s after it has
+//! become slow: 30 s until its last quick ping is no more among those, 6 s until the next report, and a second until the next look. One
+//! quick ping is enough for it to be well: the check goes within 8 s, with the ping, the report and the look.
 //!
-//! So the least of a minute is high once a whole minute was slow: a link is named between 60 s and 125 s after it has become so. Both of
-//! its OSDs have measured, in minutes that begin at different times, and the one that ends first counts: about 80 s where they are apart by
-//! chance. One quick ping is enough for a minute to be well: the check goes within 65 s. The last round trip, the greatest and the average
-//! would show it earlier and mean less: one ping, or a moment in which an OSD had much to do.
+//! OSDs of an older version do not tell these, nor those that ping less often than each 7 s, nor one of a peer that answers too few pings.
+//! Of them it has minutes, from their statistics: average, least and greatest of the newest 1, 5 and 15 minutes that have passed, which begin
+//! with the first answer. The least of a minute is high once a whole minute was slow: the link is named between 60 s and 125 s after it has
+//! become so, and the check goes within 65 s. Both OSDs of a link have measured, and the one that takes longer counts.
+//!
+//! The last round trip, the greatest and the average would show it earlier and mean less: one ping, or a moment in which an OSD had much to
+//! do.
 
-use super::ping_checks::measured;
+use super::ping_checks::{NETWORKS, Network, measured};
 use super::{Check, Severity, plural};
 use crate::osd::view;
 use crate::state::State;
 use nacre_maps::OsdMap;
 use nacre_mgr::milliseconds;
 use nacre_mgr::slow_links::{End, Place, SLOW_MIN_US, SlowEnd, SlowLink, SlowLinks, slow_links};
-use nacre_msg::stats::{PingTimes, PingWindow};
+use nacre_msg::stats::PingTimes;
 use nacre_types::OsdId;
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
@@ -30,17 +33,31 @@ const NAMED_MAX: usize = 10;
 /// OSDs of a bucket that such a line names.
 const OSDS_MAX: usize = 10;
 
-/// A network: Ceph's word for it, and where its times are.
-type Network = (&'static str, fn(&PingTimes) -> &PingWindow);
-
-const NETWORKS: [Network; 2] = [("back", |times| &times.back), ("front", |times| &times.front)];
-
-/// What OSDs that are up have measured to others that are, and go on measuring.
+/// The minutes that OSDs that are up have measured to others that are, and go on measuring.
 fn fresh<'a>(state: &'a State, map: &'a OsdMap) -> impl Iterator<Item = (OsdId, OsdId, &'a PingTimes)> {
     let stale_s = state.config.number_of_monitor("osd_heartbeat_stale", 600.0);
     let now_s = state.wall.sec;
     let is_fresh = move |times: &PingTimes| f64::from(now_s.saturating_sub(times.last_update)) <= stale_s;
     measured(state, map).filter(move |(.., times)| is_fresh(times))
+}
+
+/// What the quickest pings over a network took, where that is `us_min` or more: from which OSD, to which, and how many microseconds.
+fn least<'a>(
+    state: &'a State,
+    map: &'a OsdMap,
+    Network { window, least_us, .. }: Network,
+    us_min: u32,
+) -> impl Iterator<Item = (OsdId, OsdId, u32)> + 'a {
+    let pings = &state.stats.least_pings;
+    let of_half_minutes = pings.iter().map(move |(from, ping)| (from, ping.osd, least_us(ping)));
+    let of_minutes = fresh(state, map).map(move |(from, to, times)| (from, to, window(times).min[0]));
+    // First by how long they took, which leaves out most.
+    let is_slow = move |(.., us): &(OsdId, OsdId, u32)| *us >= us_min;
+    let are_up = move |(from, to, _): &(OsdId, OsdId, u32)| map.is_up(*from) && map.is_up(*to);
+    let is_newest = move |(from, to, _): &(OsdId, OsdId, u32)| {
+        pings.find(*from, *to).is_none_or(|ping| least_us(ping) == 0)
+    };
+    of_half_minutes.filter(is_slow).filter(are_up).chain(of_minutes.filter(is_slow).filter(is_newest))
 }
 
 fn place(map: &OsdMap, osd: OsdId) -> Place {
@@ -52,17 +69,13 @@ fn place(map: &OsdMap, osd: OsdId) -> Place {
 }
 
 pub(super) fn check(state: &State, map: &OsdMap) -> Option<Check> {
-    let may_be_slow = |(.., times): (OsdId, OsdId, &PingTimes)| {
-        NETWORKS.iter().any(|(_, window)| window(times).min[0] >= SLOW_MIN_US)
-    };
     // Each second, of all pairs: usually there is nothing to compare.
-    if !fresh(state, map).any(may_be_slow) {
+    if !NETWORKS.into_iter().any(|network| least(state, map, network, SLOW_MIN_US).next().is_some()) {
         return None;
     }
-    let found: [(&str, SlowLinks); 2] = NETWORKS.map(|(network, window)| {
-        let slow = slow_links(fresh(state, map), window, |osd| place(map, osd));
-        (network, slow)
-    });
+    let judge =
+        |network: Network| (network.name, slow_links(least(state, map, network, 1), |osd| place(map, osd)));
+    let found: [(&str, SlowLinks); 2] = NETWORKS.map(judge);
     let pairs: BTreeSet<[OsdId; 2]> = found.iter().flat_map(|(_, slow)| slow.pairs.iter().copied()).collect();
     let ends: Vec<(&str, &SlowEnd)> =
         found.iter().flat_map(|(network, slow)| slow.ends.iter().map(move |end| (*network, end))).collect();

@@ -5,6 +5,7 @@ use crate::config::ConfigDb;
 use crate::state::State;
 use nacre_maps::OsdMap;
 use nacre_mgr::milliseconds;
+use nacre_msg::LeastPing;
 use nacre_msg::stats::{PingTimes, PingWindow};
 use nacre_types::{OsdId, seconds};
 use std::cmp::Reverse;
@@ -12,12 +13,32 @@ use std::cmp::Reverse;
 /// Pairs of OSDs that are named; a network that is slow is slow for many.
 const NAMED_MAX: usize = 10;
 
-/// A network: the check's code, Ceph's word for it, and where its times are.
-type Network = (&'static str, &'static str, fn(&PingTimes) -> &PingWindow);
+/// A network, and where its times are.
+#[derive(Clone, Copy)]
+pub(super) struct Network {
+    /// The code of the check on its minutes.
+    code: &'static str,
+    /// Ceph's word for it.
+    pub(super) name: &'static str,
+    /// Its round trips, by minutes that have passed.
+    pub(super) window: fn(&PingTimes) -> &PingWindow,
+    /// Its quickest ping of the last half minute, microseconds; 0 where that is not known.
+    pub(super) least_us: fn(&LeastPing) -> u32,
+}
 
-const NETWORKS: [Network; 2] = [
-    ("OSD_SLOW_PING_TIME_BACK", "back", |times| &times.back),
-    ("OSD_SLOW_PING_TIME_FRONT", "front", |times| &times.front),
+pub(super) const NETWORKS: [Network; 2] = [
+    Network {
+        code: "OSD_SLOW_PING_TIME_BACK",
+        name: "back",
+        window: |times| &times.back,
+        least_us: |ping| ping.back_us,
+    },
+    Network {
+        code: "OSD_SLOW_PING_TIME_FRONT",
+        name: "front",
+        window: |times| &times.front,
+        least_us: |ping| ping.front_us,
+    },
 ];
 
 /// From how many microseconds on pings are slow; 0: nobody asks.
@@ -42,7 +63,7 @@ pub(crate) fn measured<'a>(
 
 pub(super) fn checks(state: &State, map: &OsdMap) -> Vec<Check> {
     let slow_us = slow_us(&state.config);
-    let check = |(code, network, window): Network| {
+    let check = |Network { code, name: network, window, .. }: Network| {
         let pairs = measured(state, map).map(|(from, to, times)| (window(times), from, to));
         let mut slow: Vec<(&PingWindow, OsdId, OsdId)> =
             pairs.filter(|(window, ..)| u64::from(window.slowest()) > slow_us).collect();

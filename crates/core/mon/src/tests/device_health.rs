@@ -147,9 +147,8 @@ impl Drives {
 
     /// The lines of a health check, with its summary first; nothing when it is off.
     fn check(&mut self, code: &str) -> Vec<String> {
-        let health = self.ask(r#"{"prefix":"health","detail":"detail","format":"json"}"#);
-        let health: Value = serde_json::from_str(&health).expect("JSON");
-        let Some(check) = health["checks"].get(code) else { return Vec::new() };
+        let checks = self.world.checks(self.admin);
+        let Some(check) = checks.get(code) else { return Vec::new() };
         let text = |value: &Value| value["message"].as_str().expect("text").to_owned();
         let lines = check["detail"].as_array().expect("lines").iter().map(text);
         [text(&check["summary"])].into_iter().chain(lines).collect()

@@ -16,6 +16,17 @@ fn shown(world: &mut World, session: SessionId, prefix: &str) -> serde_json::Val
     serde_json::from_slice(&ack.data.to_bytes()).expect("JSON")
 }
 
+/// Three OSDs and a pool with so many PGs; sessions of the admin and of OSD 0.
+fn with_pool(pg_num: u32) -> (World, SessionId, SessionId) {
+    let mut world = World::new(3);
+    world.boot_all(3);
+    let admin = world.connect(ADMIN);
+    let create = format!(r#"{{"prefix":"osd pool create","pool":"p","pg_num":{pg_num}}}"#);
+    assert_eq!(world.ask(admin, &create).map(|ack| ack.result), Some(0));
+    let osd = world.connect("osd.0");
+    (world, admin, osd)
+}
+
 /// OSD 0 reports that its commits take so long, and that so many of the 30 copies of its first PG's objects are missing.
 fn report(world: &mut World, osd: SessionId, commit_ns: u64, degraded: i64) {
     let mut stats = PgStats { fsid: world.mon.fsid(), ..PgStats::default() };
@@ -53,12 +64,7 @@ fn latencies_follow_the_reports() {
 /// As `ceph iostat` asks, each second, for as wide a line as its terminal has.
 #[test]
 fn what_clients_read_and_write_is_shown_in_lines_as_wide_as_is_asked() {
-    let mut world = World::new(3);
-    world.boot_all(3);
-    let admin = world.connect(ADMIN);
-    let create = r#"{"prefix":"osd pool create","pool":"p","pg_num":1}"#;
-    assert_eq!(world.ask(admin, create).map(|ack| ack.result), Some(0));
-    let osd = world.connect("osd.0");
+    let (mut world, admin, osd) = with_pool(1);
     for second in 1..=10 {
         let mut stats = PgStats { fsid: world.mon.fsid(), ..PgStats::default() };
         let mut stat = PgStat { acting: vec![0, 1, 2], acting_primary: 0, ..PgStat::default() };
@@ -224,10 +230,7 @@ fn pings_that_take_long_are_shown_and_warned_of() {
         world.pass(Duration::from_secs(1));
     };
     let codes = |world: &mut World| -> Vec<String> {
-        let detail = r#"{"prefix":"health","detail":"detail","format":"json"}"#;
-        let health = world.ask(admin, detail).expect("an answer").data.to_bytes();
-        let health: serde_json::Value = serde_json::from_slice(&health).expect("JSON");
-        let checks = health["checks"].as_object().expect("checks").clone();
+        let checks = world.checks(admin).as_object().expect("checks").clone();
         checks
             .into_iter()
             .filter(|(code, _)| code.contains("PING"))
@@ -342,12 +345,7 @@ fn services_are_shown_while_they_are_connected() {
 
 #[test]
 fn pgs_are_stuck_after_the_time_that_the_option_says() {
-    let mut world = World::new(3);
-    world.boot_all(3);
-    let admin = world.connect(ADMIN);
-    let create = r#"{"prefix":"osd pool create","pool":"p","pg_num":8}"#;
-    assert_eq!(world.ask(admin, create).map(|ack| ack.result), Some(0));
-    let osd = world.connect("osd.0");
+    let (mut world, admin, osd) = with_pool(8);
     let mut stats = PgStats { fsid: world.mon.fsid(), ..PgStats::default() };
     for pg in (0..8).map(|seed| PgId::new(1, seed)) {
         let acting = world.map().pg_to_up_acting(pg).acting;

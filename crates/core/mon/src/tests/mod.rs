@@ -395,6 +395,15 @@ impl World {
         self.message(session, tid, command);
     }
 
+    /// The health checks that are on, with their lines, by their codes.
+    pub(super) fn checks(&mut self, session: SessionId) -> serde_json::Value {
+        let detail = r#"{"prefix":"health","detail":"detail","format":"json"}"#;
+        let ack = self.ask(session, detail).expect("an answer");
+        assert_eq!(ack.result, 0, "{}", ack.status);
+        let mut health: serde_json::Value = serde_json::from_slice(&ack.data.to_bytes()).expect("JSON");
+        health["checks"].take()
+    }
+
     /// Runs a command and returns its answer, if that has left.
     pub(super) fn ask(&mut self, session: SessionId, json: &str) -> Option<MonCommandAck> {
         self.command(session, json);

@@ -45,7 +45,7 @@ fn it_says_how_osds_and_their_devices_are() {
             let histogram = latencies.class_mut(RequestClass::of(DeviceWork::DurableWrite, 0, 4096));
             // The later the number, the slower: 300 us, 600 us, 1200 us.
             (0..40).for_each(|_| histogram.note(300_000 << osd));
-            world.message(*session, 0, DeviceReport { latencies });
+            world.message(*session, 0, DeviceReport { latencies, ..DeviceReport::default() });
         }
         world.pass(Duration::from_secs(1));
     }

@@ -67,7 +67,7 @@ impl Cluster {
             let histogram = latencies.class_mut(RequestClass::of(DeviceWork::DurableWrite, 0, 4096));
             let us = if slow.contains(&osd) { 5300 } else { 300 };
             (0..8).for_each(|nth| histogram.note((us + nth) * 1000));
-            self.world.message(session, 0, DeviceReport { latencies });
+            self.world.message(session, 0, DeviceReport { latencies, ..DeviceReport::default() });
         }
         self.world.pass(Duration::from_secs(1));
     }

@@ -33,10 +33,8 @@ impl Cluster {
 
     /// Severity and text of a check that is on.
     fn check(&mut self, code: &str) -> Option<(String, String)> {
-        let detail = r#"{"prefix":"health","detail":"detail","format":"json"}"#;
-        let ack = self.world.ask(self.admin, detail).expect("an answer");
-        let health: serde_json::Value = serde_json::from_slice(&ack.data.to_bytes()).expect("JSON");
-        let check = health["checks"].get(code)?;
+        let checks = self.world.checks(self.admin);
+        let check = checks.get(code)?;
         Some((check["severity"].as_str()?.to_owned(), check.to_string()))
     }
 

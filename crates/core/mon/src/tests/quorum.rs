@@ -36,10 +36,8 @@ fn tree(world: &mut World, admin: SessionId, prefix: &str) -> Value {
 
 /// Summary and details of a health check, if it is there.
 fn check(world: &mut World, admin: SessionId, code: &str) -> Option<(Value, Value, Vec<Value>)> {
-    let ask = r#"{"prefix":"health","detail":"detail","format":"json"}"#;
-    let ack = world.ask(admin, ask).expect("an answer");
-    let health: Value = serde_json::from_slice(&ack.data.to_bytes()).expect("JSON");
-    let check = health["checks"].get(code)?;
+    let checks = world.checks(admin);
+    let check = checks.get(code)?;
     let detail = check["detail"].as_array().expect("a list").iter().map(|line| line["message"].clone());
     Some((check["severity"].clone(), check["summary"]["message"].clone(), detail.collect()))
 }

@@ -35,7 +35,7 @@ impl Cluster {
                 let mut latencies = DeviceLatencies::default();
                 let histogram = latencies.class_mut(RequestClass::of(DeviceWork::DurableWrite, 0, 4096));
                 (0..40).for_each(|nth| histogram.note((us + nth) * 1000));
-                self.world.message(*session, 0, DeviceReport { latencies });
+                self.world.message(*session, 0, DeviceReport { latencies, ..DeviceReport::default() });
             }
             self.world.pass(Duration::from_secs(1));
         }
@@ -51,17 +51,10 @@ impl Cluster {
         (0..affinities.len()).filter(|osd| affinities[*osd] == 0).collect()
     }
 
-    fn ask(&mut self, command: &str) -> String {
-        let ack = self.world.ask(self.admin, command).expect("an answer");
-        assert_eq!(ack.result, 0, "{command}: {}", ack.status);
-        String::from_utf8(ack.data.to_bytes().to_vec()).expect("text")
-    }
-
     /// The lines that the health check has, and its summary.
     fn check(&mut self) -> Option<(String, Vec<String>)> {
-        let health = self.ask(r#"{"prefix":"health","detail":"detail","format":"json"}"#);
-        let health: serde_json::Value = serde_json::from_str(&health).expect("JSON");
-        let check = health["checks"].get("OSD_SLOW_DEVICE")?;
+        let checks = self.world.checks(self.admin);
+        let check = checks.get("OSD_SLOW_DEVICE")?;
         let text = |value: &serde_json::Value| value["message"].as_str().expect("text").to_owned();
         let lines = check["detail"].as_array().expect("lines").iter().map(text).collect();
         Some((text(&check["summary"]), lines))

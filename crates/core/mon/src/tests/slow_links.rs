@@ -1,9 +1,10 @@
-//! Links between OSDs that are slow beside the others: named as long as OSDs report them so.
+//! Links between OSDs that are slow beside the others: named as long as OSDs report them so, by half minutes or by whole ones.
 
 use super::{ADMIN, World};
 use crate::event::SessionId;
-use nacre_msg::PgStats;
+use nacre_heartbeat::{Effect, Event, Heartbeats, Settings, Side};
 use nacre_msg::stats::{PingTimes, PingWindow};
+use nacre_msg::{DeviceReport, PgStats};
 use nacre_types::OsdId;
 use std::time::Duration;
 
@@ -45,10 +46,8 @@ impl Cluster {
 
     /// Severity, summary and lines of the health check.
     fn check(&mut self) -> Option<(String, String, Vec<String>)> {
-        let detail = r#"{"prefix":"health","detail":"detail","format":"json"}"#;
-        let health = self.world.ask(self.admin, detail).expect("an answer").data.to_bytes();
-        let health: serde_json::Value = serde_json::from_slice(&health).expect("JSON");
-        let check = health["checks"].get("OSD_SLOW_LINK")?;
+        let checks = self.world.checks(self.admin);
+        let check = checks.get("OSD_SLOW_LINK")?;
         let text = |value: &serde_json::Value| value["message"].as_str().expect("text").to_owned();
         let lines = check["detail"].as_array().expect("lines").iter().map(text).collect();
         Some((check["severity"].as_str()?.to_owned(), text(&check["summary"]), lines))
@@ -153,4 +152,124 @@ fn what_is_not_measured_any_more_is_not_named() {
     cluster.world.ask(cluster.admin, r#"{"prefix":"osd down","ids":["4"]}"#);
     cluster.world.pass(Duration::from_secs(1));
     assert_eq!(cluster.check(), None);
+}
+
+/// OSDs that ping each other by the heartbeats' own machine, and report what it knows each five seconds.
+struct Pinging {
+    cluster: Cluster,
+    machines: Vec<Heartbeats>,
+    seconds: u64,
+    /// They tell only of whole minutes, as OSDs of an older version.
+    is_old: bool,
+}
+
+impl Pinging {
+    fn new(interval_s: u64) -> Self {
+        let (cluster, seconds) = (Cluster::new(), Duration::from_secs);
+        let (interval, grace, minute) = (seconds(interval_s), seconds(7), seconds(60));
+        let settings = Settings { interval, grace, fast_fail: true, minute };
+        let now = cluster.world.now;
+        let machine = |from: OsdId| {
+            let mut machine = Heartbeats::new(settings, now);
+            machine.handle(now, Event::Peers((0..OSDS).filter(|to| *to != from).map(|to| (to, 1)).collect()));
+            machine
+        };
+        Self { cluster, machines: (0..OSDS).map(machine).collect(), seconds: 0, is_old: false }
+    }
+
+    /// A second in which each ping takes as long as `us` says.
+    fn second(&mut self, us: impl Fn(OsdId, OsdId) -> [u32; 2]) {
+        self.cluster.world.pass(Duration::from_secs(1));
+        self.seconds += 1;
+        let now = self.cluster.world.now;
+        for (from, machine) in (0..).zip(&mut self.machines) {
+            let mut effects = Vec::new();
+            machine.handle(now, Event::Tick);
+            machine.drain(&mut effects);
+            for effect in effects {
+                let Effect::Ping { osd, sent } = effect else { panic!("all answer: {effect:?}") };
+                for (side, us) in [Side::Back, Side::Front].into_iter().zip(us(from, osd)) {
+                    let answered = now + Duration::from_micros(us.into());
+                    machine.handle(answered, Event::Pong { osd, side, sent });
+                }
+            }
+        }
+        if self.seconds.is_multiple_of(5) {
+            self.report();
+        }
+    }
+
+    fn report(&mut self) {
+        let (now, wall) = (self.cluster.world.now, self.cluster.world.wall);
+        for (machine, session) in self.machines.iter().zip(self.cluster.osds.clone()) {
+            let mut stats = PgStats { fsid: self.cluster.world.mon.fsid(), ..PgStats::default() };
+            for (to, trips) in machine.round_trips() {
+                let times = PingTimes { last_update: wall.sec, back: trips.back, front: trips.front };
+                stats.osd_stat.hb_pingtime.insert(to, times);
+            }
+            self.cluster.world.message(session, 0, stats);
+            let pings = if self.is_old { Vec::new() } else { machine.least_pings(now).collect() };
+            let report = DeviceReport { pings, ..DeviceReport::default() };
+            self.cluster.world.message(session, 0, report);
+        }
+    }
+
+    /// After how many seconds of this the check is on, or not any more.
+    fn seconds_until(&mut self, is_on: bool, us: impl Fn(OsdId, OsdId) -> [u32; 2]) -> Option<u64> {
+        (1..=200).find(|_| {
+            self.second(&us);
+            self.cluster.check().is_some() == is_on
+        })
+    }
+}
+
+#[test]
+fn a_slow_link_is_named_within_a_minute_and_not_any_more_within_ten_seconds() {
+    for begin in 0..5 {
+        let mut pinging = Pinging::new(1);
+        (0..100 + begin).for_each(|_| pinging.second(calm));
+        let named = pinging.seconds_until(true, one_slow).expect("named");
+        assert!((25..=37).contains(&named), "after {named} s");
+        let lines = pinging.cluster.lines();
+        assert_eq!(lines.len(), 1);
+        assert!(lines[0].contains("osd.1 (host host1) and osd.4 (host host4) on back: "), "{lines:?}");
+        // Until the whole minutes say so, too.
+        (0..130).for_each(|_| pinging.second(one_slow));
+        assert_eq!(pinging.cluster.lines(), lines);
+        let well = pinging.seconds_until(false, calm).expect("well again");
+        assert!(well <= 10, "after {well} s");
+        // Though the last whole minute was slow: of OSDs that tell no other it counts.
+        pinging.is_old = true;
+        assert_eq!(pinging.seconds_until(true, calm).map(|named| named <= 5), Some(true));
+        assert!(pinging.seconds_until(false, calm).is_some_and(|well| well <= 65));
+    }
+}
+
+#[test]
+fn an_interval_of_ceph_is_often_enough() {
+    let mut pinging = Pinging::new(6);
+    (0..100).for_each(|_| pinging.second(calm));
+    let named = pinging.seconds_until(true, one_slow).expect("named");
+    assert!((25..=37).contains(&named), "after {named} s");
+}
+
+#[test]
+fn osds_that_tell_only_of_minutes_are_judged_by_these() {
+    let mut pinging = Pinging::new(1);
+    pinging.is_old = true;
+    (0..100).for_each(|_| pinging.second(calm));
+    let named = pinging.seconds_until(true, one_slow).expect("named");
+    assert!((60..=125).contains(&named), "after {named} s");
+}
+
+#[test]
+fn late_pings_among_others_name_nobody() {
+    let mut pinging = Pinging::new(1);
+    (0..60).for_each(|_| pinging.second(calm));
+    for nth in 0..200 {
+        // One of them, and then for 25 of 30 seconds.
+        let is_late = nth == 10 || (nth > 60 && nth % 30 < 25);
+        pinging.second(if is_late { one_slow } else { calm });
+        assert_eq!(pinging.cluster.check(), None, "{nth}");
+    }
 }

@@ -19,6 +19,7 @@ mod exec;
 mod execution;
 mod expected;
 mod finish;
+mod looks;
 mod mutation;
 mod omap;
 mod outcome;
@@ -42,6 +43,8 @@ pub use copied::{Copied, CopiedObject, CopyCursor, CopyPart, CopySource, Staged,
 pub use exec::execute;
 pub use expected::expected_bytes;
 pub(crate) use expected::expected_of_object;
+pub(crate) use looks::head_of;
+pub use looks::looks;
 pub use nacre_msg::size::{CLIENT_INPUT_BYTES_MAX, OBJECT_BYTES_MAX, TRANSACTION_BYTES_MAX};
 pub use outcome::{Change, Notify, NotifyAck, OpResult, Outcome, Suspend, WatchChange, Write};
 pub use read::PlainRead;

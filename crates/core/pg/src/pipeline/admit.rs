@@ -1,7 +1,7 @@
 //! Admission of a client's message, before it touches an object: map, interval, blocklist, caps, sizes. Ceph `PrimaryLogPG::do_op`.
 
 use super::{OpContext, Pipeline};
-use crate::ops::{Intent, check_limits, classify};
+use crate::ops::{Intent, check_limits, classify, head_of};
 use crate::state::PgState;
 use crate::{ClientOp, Cx, Effect, Planted};
 use nacre_auth::{ClassCall, OsdRequest};
@@ -34,6 +34,19 @@ impl PgState {
         }
     }
 
+    /// Whether a message that comes now goes no further: it is refused, or its client sends it again.
+    pub(crate) fn turns_away(&self, op: &ClientOp) -> bool {
+        match self.check_op(op) {
+            Admission::Drop | Admission::Refuse(_) => true,
+            // Whoever may not ask by the newest map that is here, may not until there is another.
+            Admission::Future => {
+                let is_allowed = |intent: Intent| self.is_allowed(op, &intent);
+                op.session.is_blocklisted(&self.map) || !classify(&op.op).is_ok_and(is_allowed)
+            }
+            Admission::Pass(..) | Admission::Inactive => false,
+        }
+    }
+
     fn check_op(&self, op: &ClientOp) -> Admission {
         if op.op.epoch > self.map.epoch {
             return Admission::Future;
@@ -43,7 +56,7 @@ impl PgState {
             let member = self.interval.acting.contains(&self.whoami);
             return if asked_replica && member { Admission::Refuse(Errno::EAGAIN) } else { Admission::Drop };
         }
-        let head = head_of(op);
+        let head = head_of(&op.op);
         if self.is_resent_elsewhere(op, &head) {
             return Admission::Drop;
         }
@@ -269,13 +282,6 @@ impl Pipeline {
 }
 
 /// The head of the object that a message is about. Owns its name: the log keeps it longer than the message.
-pub(super) fn head_of(op: &ClientOp) -> HObject {
-    let locator = &op.op.locator;
-    let (namespace, key, name) =
-        (locator.namespace.detached(), locator.key.detached(), op.op.name.detached());
-    HObject::head(locator.pool, namespace, key, name)
-}
-
 /// Which request a message is: its session and number, which nobody else can name. Ceph takes what stands in the message
 /// (`MOSDOp::get_reqid`), where an OSD names the client that it acts for. From anybody else it is not believed: who could
 /// name another's next request would have that one's write acknowledged from the log, and never made. Metadata servers

@@ -102,7 +102,7 @@ fn target_of(op: &ClientOp) -> HObject {
         let pg = op.op.spg.pg;
         return HObject { hash: pg.seed, snap: SnapId::HEAD, pool: pg.pool, ..HObject::MIN };
     }
-    super::admit::head_of(op)
+    crate::ops::head_of(&op.op)
 }
 
 impl PgState {

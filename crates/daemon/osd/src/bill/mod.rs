@@ -194,6 +194,7 @@ impl Bill {
         match completion {
             Completion::Durable(_) => self.shared(Work::Durable, 0),
             Completion::Fetched(_) => self.shared(Work::Fetched, 0),
+            Completion::Warm(_) => (),
             Completion::Brought(_, data) => self.shared(Work::Fetched, data.len() as u64),
         }
     }

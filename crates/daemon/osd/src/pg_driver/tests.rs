@@ -97,7 +97,7 @@ fn shard(partitions: usize) -> Shard {
 }
 
 /// Likewise with these partitions.
-fn shard_with(partitions: Vec<MemStore>) -> Shard {
+pub(crate) fn shard_with(partitions: Vec<MemStore>) -> Shard {
     let count = partitions.len();
     let mut stores = partitions.into_iter().map(|store| Box::new(store) as Box<dyn ObjectStore + Send>);
     let first = stores.next().expect("a partition");
@@ -118,7 +118,7 @@ fn shards_with(partitions: usize, stores: Vec<Box<dyn ObjectStore + Send>>) -> V
 }
 
 /// Pool 1 with so many PGs, all of them on this OSD alone.
-fn map_of(epoch: Epoch, pg_num: u32) -> Arc<OsdMap> {
+pub(crate) fn map_of(epoch: Epoch, pg_num: u32) -> Arc<OsdMap> {
     let pool = Pool { pg_num, pgp_num: pg_num, size: 1, min_size: 1, ..Pool::default() };
     let mut map = OsdMap { epoch, pools: BTreeMap::from([(1, pool)]), ..OsdMap::default() };
     map.set_max_osd(1);

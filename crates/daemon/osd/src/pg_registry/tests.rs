@@ -110,7 +110,7 @@ impl Rig {
         self.store.drain(&mut done);
         for completion in done {
             before += usize::from(!self.is_active());
-            let (of, event) = self.pgs.completed(completion);
+            let Completed::OfToken(of, event) = self.pgs.completed(completion) else { continue };
             assert!(of.is_of_pg() && of.spg == spg());
             self.handle(event);
             self.execute_effects();

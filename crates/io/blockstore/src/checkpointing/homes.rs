@@ -39,7 +39,16 @@ impl BlockStore {
                 looked_at += 1;
                 let target = Place::Block(DeviceBlock { block: 0, crc: 0 });
                 let base = dirty.base().cloned();
-                checkpoint.homes.push(Home { object: *id, index, dirty: Arc::clone(dirty), base, target });
+                let before = u64::from(index) * BLOCK as u64;
+                let end = onode.size.saturating_sub(before).min(BLOCK as u64) as u32;
+                checkpoint.homes.push(Home {
+                    object: *id,
+                    index,
+                    end,
+                    dirty: Arc::clone(dirty),
+                    base,
+                    target,
+                });
             }
         }
         checkpoint.stage = next.map_or(Stage::Place { next: 0 }, |from| Stage::Gather { from });
@@ -146,8 +155,7 @@ impl BlockStore {
     /// before all that is to be read for it is there, and then only so much as a step has time for.
     fn bases(&mut self, window: &[Home], unreadable: &BTreeSet<u64>, bases: &mut Bases) -> Bringing {
         let (mut absent, mut packed) = (Vec::new(), Vec::new());
-        let shown =
-            window.iter().filter(|home| home.goes_to().is_some()).filter_map(|home| home.base.as_ref());
+        let shown = window.iter().filter(|home| home.goes_to().is_some()).filter_map(Home::shown_base);
         for base in shown {
             let key = key_of(base);
             if bases.contains_key(&key) || packed.iter().any(|(known, _, _)| *known == key) {
@@ -264,7 +272,7 @@ enum Base {
 }
 
 fn base_of(home: &Home, bases: &Bases) -> Base {
-    let Some(base) = &home.base else { return Base::Nothing };
+    let Some(base) = home.shown_base() else { return Base::Nothing };
     let at = match base {
         Place::Block(_) => 0,
         Place::Blob(_, nth) => usize::from(*nth) * BLOCK,

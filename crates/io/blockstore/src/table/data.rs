@@ -19,6 +19,9 @@ use std::sync::Arc;
 // A copy of a part of a block would need what both objects have on the device.
 const _: () = assert!(EXTENT_BYTES == BLOCK_U64);
 
+/// Of longer writes it is not noted what they take the place of: they were never in the record.
+const SHORT_BLOCKS_MAX: usize = 8;
+
 /// An object that is changed, the blocks of all, and the object's pages that are not with it.
 pub(super) type Target<'a> = (&'a mut Onode, &'a mut Space, &'a ObjectPages<'a>);
 
@@ -46,6 +49,7 @@ pub(super) fn write(
     let placed = placement.crcs.len() * BLOCK;
     write_inline(blocks, space, offset, &data.slice(0, head), source);
     let first = index_of(offset + head as u64);
+    let is_short = placement.crcs.len() <= SHORT_BLOCKS_MAX && !space.is_replaying;
     let devices = placement.runs.iter().flat_map(|run| run.blocks()).zip(&placement.crcs);
     for ((index, (block, crc)), nth) in (first..).zip(devices).zip(0..) {
         let device = DeviceBlock { block, crc: *crc };
@@ -55,6 +59,9 @@ pub(super) fn write(
             }
             false => Slot::Device(device),
         };
+        if is_short && let Some(left) = blocks.get(index).and_then(Slot::cached_at) {
+            space.replaced.push((left, block));
+        }
         space.put(blocks, index, slot);
     }
     let tail = head + placed;

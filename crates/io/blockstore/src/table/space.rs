@@ -34,6 +34,8 @@ pub(crate) struct Space {
     pub(crate) is_replaying: bool,
     /// What pages refer to of blobs.
     pub(crate) packed: PackedSums,
+    /// Blocks of the device that were left for others in which short writes are placed, and these, since somebody took note.
+    pub(crate) replaced: Vec<(u64, u64)>,
     /// How data of pools are to be compressed, of those that want it.
     pub(crate) compression: BTreeMap<PoolId, (Compression, HintIn)>,
 }

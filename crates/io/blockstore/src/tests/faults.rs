@@ -111,6 +111,29 @@ fn rot_and_unreadable_blocks_are_errors_of_their_object() {
     assert_eq!(read(&mut store, &object(2), 0, 4096, &mut Vec::new()).map(|data| data.len()), Ok(4096));
 }
 
+/// What was under a write that reaches to the object's end is not read for it, and need not be whole.
+#[test]
+fn a_write_to_the_objects_end_repairs_a_part_of_a_block() {
+    let mut rig = Rig::new(5, 8 << 20, Options::tiny());
+    let mut store = rig.open();
+    store.submit(write(1, 0, vec![1; 4100]), StoreToken::without_pg(1)).expect("room");
+    let mut store = cold(&mut rig, store);
+    let data = BlockStore::offset(store.superblock.data.start);
+    assert!((0..200).filter(|nth| rig.device.rot(data + nth * 4096, 4096)).count() >= 2);
+    store.submit(write(1, 4096, vec![2; 4]), StoreToken::without_pg(2)).expect("room");
+    let mut store = cold(&mut rig, store);
+    let mut whole = |offset, length| {
+        read(&mut store, &object(1), offset, length, &mut Vec::new()).map(|data| data.to_vec())
+    };
+    assert_eq!(whole(4096, 4096), Ok(vec![2; 4]));
+    assert!(matches!(whole(0, 4096), Err(ReadError::Damaged { .. })));
+    // Longer than what was covered: zeros, not what there was below.
+    store.submit(write(1, 4196, vec![3; 4]), StoreToken::without_pg(3)).expect("room");
+    let mut store = cold(&mut rig, store);
+    let longer = read(&mut store, &object(1), 4096, 4096, &mut Vec::new()).map(|data| data.to_vec());
+    assert_eq!(longer, Ok([vec![2; 4], vec![0; 96], vec![3; 4]].concat()));
+}
+
 #[test]
 fn one_bad_superblock_is_survived_two_are_not() {
     let mut rig = Rig::new(6, 8 << 20, Options::tiny());

@@ -257,6 +257,7 @@ pub(super) fn drain(store: &mut BlockStore, acknowledged: &mut Vec<StoreToken>) 
         match completion {
             Completion::Durable(token) => acknowledged.push(token),
             Completion::Fetched(token) | Completion::Brought(token, _) => fetched.push(token),
+            Completion::Warm(_) => (),
         }
     }
     fetched
@@ -281,6 +282,7 @@ pub(super) fn read_once(
                 Completion::Durable(token) => acknowledged.push(token),
                 Completion::Fetched(done) => found = (done == token).then_some(None).or(found),
                 Completion::Brought(done, data) => found = (done == token).then_some(Some(data)).or(found),
+                Completion::Warm(_) => (),
             }
         }
         if let Some(data) = found {

@@ -102,6 +102,8 @@ struct SlowKv {
     reads_fail: bool,
     /// Values asked for.
     gets: u64,
+    /// Ranges asked for.
+    scans: u64,
 }
 
 impl SharedKv {
@@ -116,6 +118,7 @@ impl SharedKv {
             looks_given: None,
             reads_fail: false,
             gets: 0,
+            scans: 0,
         })))
     }
 
@@ -150,6 +153,7 @@ impl KvStore for SharedKv {
 
     fn scan(&self, start: Bound<&[u8]>, end: Bound<&[u8]>, count_max: usize) -> Result<Vec<Pair>, KvError> {
         self.refuse_failed()?;
+        self.0.lock().expect("no test panics while it holds this").scans += 1;
         self.with(|kv| kv.scan(start, end, count_max))
     }
 
@@ -177,6 +181,18 @@ impl KvStore for SharedKv {
             1..=3 => shared.kv.step(),
             _ => (),
         }
+    }
+
+    fn waits_for_device(&self) -> bool {
+        self.with(|kv| kv.waits_for_device())
+    }
+
+    fn warm(&mut self, keys: Vec<Bytes>, tag: KvTag) -> bool {
+        self.with(|kv| kv.warm(keys, tag))
+    }
+
+    fn drain_warm(&mut self, out: &mut Vec<KvTag>) {
+        self.with(|kv| kv.drain_warm(out));
     }
 
     fn progress(&self) -> u64 {
@@ -353,6 +369,12 @@ impl Rig {
     /// From now on a commit of metadata takes so many turns.
     pub(super) fn commits_take(&self, looks: u64) {
         self.kv.0.lock().expect("no test panics while it holds this").looks_given = Some(looks);
+    }
+
+    /// Values and ranges that the store has asked its metadata for so far.
+    pub(super) fn metadata_looks(&self) -> u64 {
+        let kv = self.kv.0.lock().expect("no test panics while it holds this");
+        kv.gets + kv.scans
     }
 
     /// Values of the metadata asked for so far, but for scans.

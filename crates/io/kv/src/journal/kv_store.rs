@@ -1,6 +1,7 @@
 //! What a user of the journal and the store below sees: one store.
 
-use super::{APPENDED, IDLE_DIVISOR, JournaledKv, MARKER, SCAN_PAIRS, Under};
+use super::{IDLE_DIVISOR, JournaledKv, MARKER, SCAN_PAIRS, Under};
+use crate::journal::merging::APPENDED;
 use crate::journal::view::{Cursor, Reader};
 use crate::reader::KvReader;
 use crate::{COMMITTED, Durability, KvBatch, KvCompletion, KvError, KvStore, KvTag, Pair, check};
@@ -41,6 +42,21 @@ impl<S: KvStore> KvStore for JournaledKv<S> {
     fn reader(&self, start: Bound<&[u8]>, end: Bound<&[u8]>) -> Result<Box<dyn KvReader + Send>, KvError> {
         let cursor = Cursor::new(&self.core.view(), start, end, MARKER);
         Ok(Box::new(Reader { cursor, below: self.below.reader(start, end)? }))
+    }
+
+    fn waits_for_device(&self) -> bool {
+        self.below.waits_for_device()
+    }
+
+    fn warm(&mut self, mut keys: Vec<Bytes>, tag: KvTag) -> bool {
+        let view = self.core.view();
+        keys.retain(|key| !view.knows(key));
+        drop(view);
+        !keys.is_empty() && self.below.warm(keys, tag)
+    }
+
+    fn drain_warm(&mut self, out: &mut Vec<KvTag>) {
+        self.below.drain_warm(out);
     }
 
     fn commit(&mut self, batch: &KvBatch, durability: Durability) -> Result<(), KvError> {
@@ -149,7 +165,7 @@ impl<S: KvStore> KvStore for JournaledKv<S> {
         if !self.is_settled() || self.merge.is_some() {
             return Ok(true);
         }
-        self.background.end_thread();
+        self.background.end_threads();
         self.below.idle_trim()
     }
 }

@@ -17,7 +17,8 @@
 //!
 //! Memory: keys and values are parts of the journal's records as they were written, and 16 bytes for each; both halves of the journal
 //! at most. When merging is slower than what comes, completions of commits wait: at any time the other half may be filled as far
-//! as the frozen one is merged. So whoever commits goes at the pace of the merge, not at that of the journal until it stops.
+//! as the frozen one is merged. So whoever commits goes at the pace of the merge, not at that of the journal until it stops. While it
+//! is well ahead, the merge goes slowly instead, and leaves the device to reads and writes.
 //!
 //! A batch that no half has room for goes to the store below, after all before it. Merging again what was merged before a crash
 //! changes nothing: a part holds what its keys are in the end, and deletions of prefixes come before all of them.
@@ -26,6 +27,7 @@ mod filter;
 mod head;
 mod kv_store;
 mod log;
+mod merging;
 mod record;
 mod run;
 #[cfg(test)]
@@ -36,10 +38,11 @@ mod work;
 use crate::background::Background;
 use crate::journal::head::Head;
 use crate::journal::log::Log;
+use crate::journal::merging::{Merge, Waiting};
 use crate::journal::run::Run;
 use crate::journal::view::View;
 use crate::journal::work::{Appended, Core, Job, Marker};
-use crate::{COMMITTED, Durability, KvBatch, KvCompletion, KvError, KvStore, KvTag};
+use crate::{Durability, KvBatch, KvCompletion, KvError, KvStore, KvTag};
 use nacre_env::File;
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -49,10 +52,6 @@ use std::sync::Arc;
 const MARKER: &[u8] = b"\xff\xffnacre-journal";
 /// Pairs that a scan takes from the store below at a time, at most.
 const SCAN_PAIRS: usize = 1024;
-/// Of [`COMMITTED`], what is done when the journal has a batch whose completion waits for the merge.
-const APPENDED: u64 = COMMITTED / 4;
-/// Of the frozen half. Finer than [`COMMITTED`], since the parts are small.
-const MERGED: u64 = 1 << 20;
 /// A journal as full as that is not merged for an idle store's sake.
 const IDLE_DIVISOR: u64 = 16;
 
@@ -125,23 +124,6 @@ enum Under {
     Below(KvTag),
 }
 
-/// A frozen half on its way to the store below.
-#[derive(Debug, Default)]
-struct Merge {
-    all_bytes: u64,
-    done_bytes: u64,
-    /// What the store below commits now.
-    part: Option<(u64, bool)>,
-}
-
-/// A batch in the journal whose completion waits until so much is merged.
-#[derive(Debug)]
-struct Waiting {
-    tag: KvTag,
-    since: u64,
-    needed: u64,
-}
-
 /// See the module's documentation.
 pub struct JournaledKv<S: KvStore> {
     below: S,
@@ -153,8 +135,12 @@ pub struct JournaledKv<S: KvStore> {
     waiting: VecDeque<Waiting>,
     ready: Vec<KvCompletion>,
     merge: Option<Merge>,
+    /// Somebody waits, in a call, for the end of the merge.
+    is_awaited: bool,
     failed: Option<Failure>,
     used_bytes: u64,
+    /// What the batch that came last takes in the journal.
+    last_bytes: u64,
     /// Somebody wants to be roused.
     asked_at: Cell<u64>,
 }
@@ -264,6 +250,8 @@ impl<S: KvStore> JournaledKv<S> {
             waiting: VecDeque::new(),
             ready: Vec::new(),
             merge: None,
+            is_awaited: false,
+            last_bytes: 0,
             failed: None,
             used_bytes,
             asked_at: Cell::new(u64::MAX),
@@ -369,9 +357,8 @@ impl<S: KvStore> JournaledKv<S> {
             Ok(Some(Appended::NoRoom)) => self.under = Under::Room(tag),
             Ok(Some(Appended::TooLarge(batch))) => self.under = Under::Direct(tag, batch),
             Ok(Some(Appended::Done { used_bytes })) => {
-                self.used_bytes = used_bytes;
-                let needed = used_bytes.saturating_mul(MERGED) / self.core.half_bytes();
-                let since = self.merged_so_far();
+                self.note_used(used_bytes);
+                let (since, needed) = (self.merged_so_far(), self.needed());
                 self.waiting.push_back(Waiting { tag, since, needed });
             }
             Ok(None) => self.finish(tag, Err(KvError::Fenced)),
@@ -379,18 +366,11 @@ impl<S: KvStore> JournaledKv<S> {
         self.core.reset_progress();
     }
 
-    fn consider_merge(&mut self) {
-        if self.merge.is_some() || self.failed.is_some() {
-            return;
-        }
-        if matches!(self.under, Under::Direct(..)) && self.core.view().frozen.is_none() {
-            self.freeze();
-        }
-        if let Some(frozen) = &self.core.view().frozen {
-            let all_bytes = frozen.content_bytes();
-            self.merge = Some(Merge { all_bytes, ..Merge::default() });
-            self.start(Kind::Part, Job::Part);
-        }
+    /// An append has made the active half so full, or another one the active.
+    const fn note_used(&mut self, used_bytes: u64) {
+        let same_half = used_bytes.checked_sub(self.used_bytes);
+        self.last_bytes = if let Some(more) = same_half { more } else { used_bytes };
+        self.used_bytes = used_bytes;
     }
 
     /// Lets the active half be merged, if there is anything in it, with no append under way.
@@ -403,45 +383,6 @@ impl<S: KvStore> JournaledKv<S> {
             Ok(false) => (),
             Err(error) => self.fence(&error),
         }
-    }
-
-    fn prepared(&mut self, result: Result<(), KvError>) {
-        let part = match (result, self.core.take_part()) {
-            (Ok(()), Some(part)) => part,
-            (Err(error), _) => return self.merge_failed(&error),
-            (Ok(()), None) => return self.merge_failed(&KvError::Fenced),
-        };
-        if let Some(merge) = &mut self.merge {
-            merge.part = Some((part.bytes, part.is_last));
-            self.below.submit(part.batch, PART_TAG);
-        }
-    }
-
-    fn merged(&mut self, result: Result<(), KvError>) {
-        if let Err(error) = result {
-            return self.merge_failed(&error);
-        }
-        let Some(merge) = &mut self.merge else { return };
-        let Some((bytes, is_last)) = merge.part.take() else { return };
-        merge.done_bytes += bytes;
-        if is_last {
-            self.start(Kind::Release, Job::Release);
-        } else {
-            self.start(Kind::Part, Job::Part);
-        }
-    }
-
-    fn released(&mut self, result: Result<(), KvError>) {
-        match result {
-            Ok(()) => self.merge = None,
-            Err(error) => self.merge_failed(&error),
-        }
-    }
-
-    /// What waits for the merge waits in vain. Batches in the journal are durable nevertheless.
-    fn merge_failed(&mut self, error: &KvError) {
-        self.fence(error);
-        self.merge = None;
     }
 
     fn direct_done(&mut self, result: Result<(), KvError>) {
@@ -491,49 +432,6 @@ impl<S: KvStore> JournaledKv<S> {
         }
     }
 
-    /// Of [`MERGED`].
-    fn merged_so_far(&self) -> u64 {
-        let Some(merge) = &self.merge else {
-            return if self.core.view().frozen.is_some() { 0 } else { MERGED };
-        };
-        let part =
-            merge.part.map_or(0, |(bytes, _)| bytes * self.below.progress().min(COMMITTED) / COMMITTED);
-        (merge.done_bytes + part).saturating_mul(MERGED) / merge.all_bytes.max(1)
-    }
-
-    /// Completes batches for which enough is merged; wants to be roused when it is for the next one.
-    fn let_go(&mut self) {
-        let merged = self.merged_so_far();
-        let is_over = self.failed.is_some() || (self.merge.is_none() && self.core.view().frozen.is_none());
-        while let Some(first) = self.waiting.pop_front_if(|first| is_over || first.needed <= merged) {
-            self.ready.push(KvCompletion { tag: first.tag, result: Ok(()) });
-        }
-        self.arm(merged);
-    }
-
-    /// Has the store below rouse us when the merge is as far as somebody wants it.
-    fn arm(&self, merged: u64) {
-        let (Some(first), Some(merge)) = (self.waiting.front(), &self.merge) else { return };
-        let Some((part_bytes, _)) = merge.part else { return };
-        let mut wanted = first.needed;
-        if self.asked_at.get() <= COMMITTED {
-            let behind = self.asked_at.get().saturating_sub(APPENDED);
-            let asked =
-                first.since + first.needed.saturating_sub(first.since) * behind / (COMMITTED - APPENDED);
-            if asked > merged {
-                wanted = wanted.min(asked);
-            } else {
-                self.asked_at.set(u64::MAX);
-            }
-        }
-        let bytes = (wanted.saturating_mul(merge.all_bytes) / MERGED).saturating_sub(merge.done_bytes);
-        // One more, since less than one is not counted.
-        let progress = bytes * COMMITTED / part_bytes.max(1) + 1;
-        if progress <= COMMITTED {
-            self.below.wake_at(progress);
-        }
-    }
-
     /// Nothing is left that was submitted but for completions that wait.
     fn is_settled(&self) -> bool {
         matches!(self.under, Under::Nothing) && self.pending.is_empty()
@@ -560,15 +458,6 @@ impl<S: KvStore> JournaledKv<S> {
         }
     }
 
-    /// Waits until the frozen half is merged.
-    fn finish_merge(&mut self) {
-        self.advance();
-        while self.merge.is_some() && self.failed.is_none() {
-            self.wait_once();
-            self.advance();
-        }
-    }
-
     fn commit_below(&mut self, batch: KvBatch) -> Result<(), KvError> {
         self.finish_merge();
         self.freeze();
@@ -588,7 +477,7 @@ impl<S: KvStore> JournaledKv<S> {
         }
         match appended {
             Appended::Done { used_bytes } => {
-                self.used_bytes = used_bytes;
+                self.note_used(used_bytes);
                 Ok(())
             }
             Appended::TooLarge(batch) => self.commit_below(batch),

@@ -3,7 +3,8 @@
 mod crash;
 
 use super::*;
-use crate::{KvOptions, MemoryKv, RedbKv};
+use crate::journal::merging::APPENDED;
+use crate::{COMMITTED, KvOptions, MemoryKv, RedbKv};
 use bytes::Bytes;
 use nacre_simdisk::SimFile;
 use std::ops::Bound;
@@ -178,6 +179,43 @@ fn completions_wait_for_the_merge_and_those_of_an_empty_half_do_not() {
 }
 
 #[test]
+fn a_merge_is_unhurried_until_somebody_waits_for_it() {
+    let (journal, mut below) = (SimFile::new(1), MemoryKv::new());
+    below.hold();
+    let mut kv = open_sized(below, Arc::new(journal.open()), 4 << 20).expect("a blank file");
+    let mut done = Vec::new();
+    // Two parts, the second one small.
+    let mut many = KvBatch::default();
+    (0..70_000_u32).for_each(|nth| many.put(nth.to_be_bytes().to_vec(), vec![7; 20]));
+    submit(&mut kv, many, 0);
+    assert!(kv.below().is_hurried(), "nothing is merged");
+    assert!(kv.idle_trim().expect("healthy"), "a merge is under way");
+    assert!(kv.below().is_hurried(), "another batch as long would wait");
+    kv.background.wait();
+    kv.advance();
+    kv.below.step();
+    kv.advance();
+    assert!(!kv.below().is_hurried(), "it would not now");
+    submit(&mut kv, batch(&[("a", 2 << 20)]), 1);
+    kv.drain(&mut done);
+    assert_eq!((done.len(), kv.below().is_hurried()), (2, true), "another one as long would wait again");
+    submit(&mut kv, batch(&[("b", 1000)]), 2);
+    kv.drain(&mut done);
+    assert_eq!((done.len(), kv.below().is_hurried()), (3, false), "none as long as this one would");
+    kv.submit(batch(&[("c", 5 << 20)]), KvTag(3));
+    while matches!(kv.under, Under::Append(_)) {
+        kv.background.wait();
+        kv.advance();
+    }
+    assert!(kv.below().is_hurried(), "it waits for the end of the merge");
+    while done.len() < 4 {
+        kv.wait();
+        kv.drain(&mut done);
+    }
+    assert!(done.iter().all(|done| done.result.is_ok()));
+}
+
+#[test]
 fn a_batch_that_no_half_has_room_for_comes_after_those_before_it() {
     let journal = SimFile::new(1);
     let mut kv = open(MemoryKv::new(), &journal).expect("a blank file");
@@ -247,14 +285,15 @@ fn a_journal_stays_with_its_store() {
     let (journal, file) = (SimFile::new(1), SimFile::new(2));
     drop(open(open_below(&file), &journal).expect("blank files"));
     assert!(damage(open(open_below(&file), &SimFile::new(3))).contains("is empty"));
-    let made = |options| JournaledKv::make(MemoryKv::new(), Arc::new(journal.open()), options);
+    let made = |options| {
+        JournaledKv::make(MemoryKv::new(), Arc::new(journal.open()), options).map_err(|(_, error)| error)
+    };
     let other = JournalOptions { id: [6; 16], ..options(HALF_BYTES) };
-    assert!(damage(made(other).map_err(|(_, error)| error)).contains("another store"));
+    assert!(damage(made(other)).contains("another store"));
     let mut kv = open(open_below(&file), &journal).expect("they belong together");
     kv.commit(&batch(&[("a", 9)]), Durability::Durable).expect("healthy");
     drop(kv);
-    let before = made(options(HALF_BYTES)).map_err(|(_, error)| error);
-    assert!(damage(before).contains("the store is one of before"));
+    assert!(damage(made(options(HALF_BYTES))).contains("the store is one of before"));
     let (other_journal, other_file) = (SimFile::new(3), SimFile::new(4));
     let other = JournalOptions { id: [6; 16], ..options(HALF_BYTES) };
     drop(JournaledKv::make(open_below(&other_file), Arc::new(other_journal.open()), other).expect("blank"));
@@ -359,4 +398,24 @@ fn a_merge_that_fails_fences_the_store_and_keeps_what_the_journal_has() {
     drop(kv);
     let kv = open(below.crash(0), &journal).expect("as it was left");
     assert!(keys(&kv).len() >= kept && kept > 4, "{kept}");
+}
+
+#[test]
+fn keys_that_the_journal_has_need_not_be_read() {
+    let mut below = MemoryKv::new();
+    below.commit(&batch(&[("below", 10), ("both", 10)]), Durability::Durable).expect("memory does not fail");
+    below.set_cold();
+    let mut kv = open(below, &SimFile::new(1)).expect("a healthy store");
+    kv.commit(&batch(&[("both", 20), ("above", 20)]), Durability::Durable).expect("a healthy store");
+    let keys =
+        |names: &[&'static str]| names.iter().map(|name| Bytes::from_static(name.as_bytes())).collect();
+    assert!(kv.waits_for_device());
+    assert!(!kv.warm(keys(&["both", "above"]), KvTag(1)));
+    assert!(kv.warm(keys(&["both", "below", "above"]), KvTag(2)));
+    let mut warm = Vec::new();
+    kv.drain_warm(&mut warm);
+    assert_eq!(warm, []);
+    assert!(kv.below.step_warm() && !kv.below.step_warm());
+    kv.drain_warm(&mut warm);
+    assert_eq!(warm, [KvTag(2)]);
 }

@@ -56,6 +56,12 @@ impl View {
         None
     }
 
+    /// Whether it need not ask the store below for a key.
+    pub(crate) fn knows(&self, key: &[u8]) -> bool {
+        let hash = KeyHash::of(key);
+        self.newest_first().any(|run| run.find(key, hash).is_some() || run.hides(key))
+    }
+
     /// Bytes of keys and values.
     pub(crate) fn content_bytes(&self) -> u64 {
         self.newest_first().map(|run| run.content_bytes()).sum()

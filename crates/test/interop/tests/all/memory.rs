@@ -31,6 +31,10 @@ struct Rig {
 impl Rig {
     /// `None` where there can be no such cgroups, or the daemons are not ours.
     fn start(target_bytes: u64, pg_num: u32) -> Option<Self> {
+        Self::of(target_bytes, || Cluster::start_processes(OSDS), pg_num)
+    }
+
+    fn of(target_bytes: u64, start: impl FnOnce() -> Option<Cluster>, pg_num: u32) -> Option<Self> {
         let mut cgroups = Vec::new();
         for osd in 0..OSDS {
             match MemoryCgroup::new(&format!("{target_bytes}-{osd}"), target_bytes / 5 * 6) {
@@ -41,7 +45,7 @@ impl Rig {
                 }
             }
         }
-        let cluster = Cluster::start_processes(OSDS)?;
+        let cluster = start()?;
         let shell = cluster.pool("memory", pg_num);
         let files: Vec<String> =
             cgroups.iter().map(|cgroup| cgroup.processes().display().to_string()).collect();
@@ -151,4 +155,34 @@ fn osds_are_not_killed_by_anything_for_minutes() {
     rig.watch("recovery", || rig.run("recovery", 60));
     rig.endure("scrub", 0);
     rig.endure("unaligned,omap,deep", 30);
+}
+
+/// What costs memory beside that: a store divided between threads, data that are compressed, connections that are encrypted, chunks.
+#[test]
+#[ignore = "minutes: cargo test -p nacre-interop --test all memory:: -- --ignored --nocapture"]
+fn osds_of_two_threads_are_not_killed_by_compressed_encrypted_and_coded_data() {
+    let Some(mut rig) = Rig::of(TARGET_BYTES, || Cluster::start_sharded(OSDS, 2), 16) else { return };
+    for load in ["unaligned", "omap", "deep", "frozen"] {
+        rig.endure(load, 10);
+    }
+    rig.shell.sh(
+        "ceph osd pool set $POOL compression_mode force; ceph osd pool set $POOL compression_algorithm zstd",
+    );
+    for load in ["unaligned", "deep"] {
+        rig.endure(load, 10);
+    }
+    // Of clients in SECURE mode each byte is there once more, decrypted.
+    rig.shell.sh("printf '[global]\nms_client_mode = secure\n' >> $CEPH_CONF; [ $(ceph-conf -n client.admin --show-config-value ms_client_mode) = secure ]");
+    for load in ["deep", "frozen"] {
+        rig.endure(load, 10);
+    }
+    rig.shell.sh(
+        "ceph osd erasure-code-profile set two k=2 m=1 crush-failure-domain=osd; ceph osd pool create coded 16 16 erasure two
+        ceph osd pool set coded allow_ec_overwrites true; ceph osd pool application enable coded rados",
+    );
+    rig.cluster.await_clean();
+    rig.shell = rig.shell.with("POOL", "coded");
+    for load in ["unaligned", "deep"] {
+        rig.endure(load, 10);
+    }
 }

@@ -27,6 +27,8 @@ pub struct Outcome {
     pub answered: usize,
     /// Most bytes of objects that were compressed at a time, on all OSDs, as these have reported.
     pub compressed_bytes: u64,
+    /// Looks at metadata that messages waited for.
+    pub looks: u64,
 }
 
 impl Story {
@@ -113,9 +115,9 @@ impl Story {
     fn outcome(&mut self) -> Outcome {
         let (trace, steps) = self.world.trace();
         let answered = self.work.answered();
-        let compressed_bytes = self.compressed_bytes;
+        let (compressed_bytes, looks) = (self.compressed_bytes, self.world.looks());
         let (now, random) = (self.world.now(), self.below(u64::MAX));
-        Outcome { trace, steps, now, random, answered, compressed_bytes }
+        Outcome { trace, steps, now, random, answered, compressed_bytes, looks }
     }
 
     /// Takes note of what is compressed now.

@@ -72,6 +72,8 @@ pub struct Plan {
     pub bustle: bool,
     /// The pool is compressed.
     pub compressed: bool,
+    /// Metadata are on most devices and not in memory.
+    pub cold: bool,
     /// OSDs are upgraded one after the other, each program with versions of the messages between OSDs of its own; now and then one
     /// is too new for the others.
     pub upgrades: bool,
@@ -95,6 +97,7 @@ impl Default for Plan {
             small_devices: false,
             bustle: false,
             compressed: false,
+            cold: false,
             upgrades: false,
             troubles: Duration::from_secs(60),
             messages_max: 150,
@@ -108,7 +111,8 @@ impl Plan {
     pub(super) fn config(&self, osds: OsdId) -> Config {
         let versions = if self.upgrades { upgrade::versions(0) } else { self.tuning.versions };
         let tuning = Tuning { versions, ..self.tuning };
-        let usual = Config { osds, clients: 4, shards: self.shards, tuning, ..Config::default() };
+        let (shards, cold) = (self.shards, self.cold);
+        let usual = Config { osds, clients: 4, shards, cold, tuning, ..Config::default() };
         let device_bytes = if self.small_devices { SMALL_DEVICE_BYTES } else { usual.device_bytes };
         Config { device_bytes, ..usual }
     }

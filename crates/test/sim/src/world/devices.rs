@@ -88,6 +88,11 @@ impl World {
         }
     }
 
+    /// Looks at metadata that messages have waited for, on devices that are there now.
+    pub(crate) fn looks(&self) -> u64 {
+        self.osds.values().flat_map(|node| &node.drives).map(|drive| drive.kv.looks()).sum()
+    }
+
     /// Flips a bit of what an OSD's device holds. False when it holds nothing.
     pub fn rot(&mut self, id: OsdId) -> bool {
         self.devices(id).any(|device| device.rot(0, self.device_bytes))
@@ -99,7 +104,7 @@ impl World {
     /// # Panics
     /// When there is no such OSD, or it runs.
     pub fn replace_device(&mut self, id: OsdId) -> (Uuid, CryptoKey) {
-        let node = new_osd(&mut self.rng, &self.clock, (self.device_bytes, self.shards));
+        let node = new_osd(&mut self.rng, &self.clock, (self.device_bytes, self.shards, self.cold));
         let new = (node.uuid, node.key.clone());
         let old = self.osds.insert(id, node).expect("one of the world's OSDs");
         assert!(!old.runs(), "osd.{id} runs");

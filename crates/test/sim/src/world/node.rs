@@ -35,11 +35,15 @@ pub(super) struct Drive {
 }
 
 impl Drive {
-    pub(super) fn new(seed: u64, id: Uuid, device_bytes: u64) -> Self {
+    pub(super) fn new(seed: u64, id: Uuid, (device_bytes, cold): (u64, bool)) -> Self {
         let device = SimDevice::new(SimConfig::new(device_bytes, seed));
         let mut kv = SimKv::default();
         BlockStore::mkfs(&mut device.open(), &mut kv, id.0, &store_options()).expect("a store can be made");
         kv.hold();
+        // Of a third of the devices metadata come out of memory all the same.
+        if cold && !seed.is_multiple_of(3) {
+            kv.set_cold();
+        }
         Self { device, kv, disk_at: None }
     }
 
@@ -59,15 +63,15 @@ impl OsdNode {
     }
 }
 
-/// An OSD with devices of so many bytes, so many of them.
+/// An OSD with devices of so many bytes, so many of them, whose metadata are on them and not in memory, or in memory.
 pub(super) fn new_osd(
     rng: &mut SeededEntropy,
     clock: &SimClock,
-    (device_bytes, shards): (u64, usize),
+    (device_bytes, shards, cold): (u64, usize, bool),
 ) -> OsdNode {
     let seeds: Vec<u64> = (0..shards.max(1)).map(|_| rng.u64()).collect();
     let uuid = uuid(rng);
-    let drives = seeds.into_iter().map(|seed| Drive::new(seed, uuid, device_bytes)).collect();
+    let drives = seeds.into_iter().map(|seed| Drive::new(seed, uuid, (device_bytes, cold))).collect();
     let key = CryptoKey::generate(rng, clock.wall());
     OsdNode { uuid, key, drives, shards: Vec::new(), calls: Arc::default(), held: None, disk_slow: 1 }
 }

@@ -35,6 +35,8 @@ const UPGRADE_SEEDS: u64 = 5;
 const TWO_SHARDS_SEEDS: u64 = 4;
 /// Stories of a normal run of compressed pools, of each kind.
 const COMPRESSED_SEEDS: u64 = 4;
+/// Stories of a normal run in which messages wait for metadata, of each kind.
+const COLD_SEEDS: u64 = 4;
 /// Stories that did not end well once, and why:
 ///
 /// | seed | what was wrong |
@@ -315,6 +317,23 @@ fn stories_of_compressed_pools_end_well() {
         let outcomes = end_well(seeds(0..COMPRESSED_SEEDS, 1), &plan);
         let compressed = outcomes.iter().any(|outcome| outcome.compressed_bytes > 0);
         assert!(compressed, "{plan:?}: nothing was compressed: {outcomes:?}");
+    }
+}
+
+/// Messages of clients and of other OSDs wait for metadata that are on the device, and kills and new maps find them there.
+#[test]
+fn where_metadata_are_on_devices_stories_end_well() {
+    for (kind, flaw, shards, bustle) in [
+        (Kind::Replicated, None, 1, true),
+        (Kind::Replicated, Some(Flaw::Fails), 2, false),
+        (Kind::Replicated, Some(Flaw::Forgets), 1, false),
+        (Kind::Coded, None, 2, false),
+        (Kind::Overwritten, None, 1, true),
+    ] {
+        let plan = Plan { kind, flaw, shards, bustle, cold: true, objects: Some(60), ..Plan::default() };
+        let outcomes = end_well(seeds(0..COLD_SEEDS, 1), &plan);
+        let looks: u64 = outcomes.iter().map(|outcome| outcome.looks).sum();
+        assert!(looks > 20, "{plan:?}: {outcomes:?}");
     }
 }
 

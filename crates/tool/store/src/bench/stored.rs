@@ -162,10 +162,11 @@ impl Work for Stored {
         if let Some(reason) = self.store.failure() {
             bail!("the store failed: {reason}");
         }
-        finished.extend(done.into_iter().map(|completion| match completion {
+        finished.extend(done.into_iter().filter_map(|completion| match completion {
             Completion::Durable(token) | Completion::Fetched(token) | Completion::Brought(token, _) => {
-                token.token.0
+                Some(token.token.0)
             }
+            Completion::Warm(_) => None,
         }));
         Ok(())
     }

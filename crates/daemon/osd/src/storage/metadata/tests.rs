@@ -98,7 +98,7 @@ fn a_store_of_before_has_none_until_an_osd_opens_it_and_is_refused_by_programs_o
         assert_eq!(state_compat(&folder), 4);
         let mut metadata = opened(&folder.place, Some(HALF_BYTES));
         assert_eq!(metadata.half_bytes, HALF_BYTES);
-        assert_eq!(metadata.kv.wake_fds().len(), 2);
+        assert_eq!(metadata.kv.wake_fds().len(), 3);
         put(metadata.kv.as_mut(), "in the journal");
         drop(metadata);
         assert_eq!(state_compat(&folder), 5);
@@ -202,7 +202,7 @@ fn a_device_without_a_region_for_it_goes_on_without_a_journal_and_one_with_gets_
     opened(&place(None), None).kv.commit(&batch, Durability::Durable).expect("healthy");
     let mut metadata = opened(&place(None), Some(HALF_BYTES));
     put(metadata.kv.as_mut(), "a");
-    assert_eq!((metadata.half_bytes, metadata.kv.wake_fds().len()), (0, 1));
+    assert_eq!((metadata.half_bytes, metadata.kv.wake_fds().len()), (0, 2));
     drop(metadata);
     let part = Arc::new(DevicePart::new(Arc::clone(&file), MIB, 256 << 10));
     let place_with = place(Some((part, 256 << 10)));

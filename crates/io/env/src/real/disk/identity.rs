@@ -11,7 +11,12 @@ const LAYERS_MAX: usize = 8;
 /// names devices (`device_ids` of `osd metadata`); `None` for a disk without a serial number, which nothing tells from others of its
 /// model. Empty where sysfs does not know the device: network and layered file systems.
 pub(super) fn disks_below(device: &Path) -> BTreeMap<String, Option<String>> {
-    disk_folders(device).into_iter().map(|(name, folder)| (name, printed_on(&folder))).collect()
+    named(&disk_folders(device))
+}
+
+/// What is printed on each of these disks, by their folders in sysfs.
+pub(super) fn named(disks: &BTreeMap<String, PathBuf>) -> BTreeMap<String, Option<String>> {
+    disks.iter().map(|(name, folder)| (name.clone(), printed_on(folder))).collect()
 }
 
 /// The same disks, with their folders in sysfs.

@@ -1,6 +1,6 @@
 //! [`SystemDevice`]: what sysfs tells of the device below a store.
 
-use super::identity::{disk_folders, disks_below};
+use super::identity::{disk_folders, named};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, Metadata};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -39,7 +39,7 @@ impl SystemDevice {
             all.values().filter_map(first).collect::<BTreeSet<String>>()
         };
         Self {
-            disks: disks_below(folder),
+            disks: named(&all),
             models: of_all(&["model"]),
             // Of NVMe, and of SCSI and SATA.
             firmware: of_all(&["firmware_rev", "rev"]),

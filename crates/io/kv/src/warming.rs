@@ -1,0 +1,126 @@
+//! [`Warmer`]: reads keys of a store's file in the background, so that whoever asks for them next need not wait for the device. [`Waits`]
+//! knows whether that pays: out of memory a look takes 3 to 10 us, and two switches of threads take as long.
+
+use crate::background::Background;
+use crate::{KvCompletion, KvError, KvTag};
+use bytes::Bytes;
+use nacre_env::{Clock, RealClock};
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::Duration;
+
+/// Looks that wait for the device at a time, at most.
+const THREADS: usize = 4;
+/// A look at one key that takes longer has waited for the device. Scans are not measured: a long one takes as long out of memory.
+const QUICK: Duration = Duration::from_micros(50);
+/// Looks after which it is decided anew whether many do.
+const LOOKS: u32 = 1000;
+/// Of them, as many as are many.
+const WAITED_MIN: u32 = LOOKS / 100;
+
+/// How often looks wait for the device, by all threads' looks of late.
+#[derive(Debug)]
+pub(crate) struct Waits {
+    clock: RealClock,
+    looks: AtomicU32,
+    waited: AtomicU32,
+    are_frequent: AtomicBool,
+}
+
+impl Waits {
+    pub(crate) fn new() -> Self {
+        Self {
+            clock: RealClock::start(),
+            looks: AtomicU32::new(0),
+            waited: AtomicU32::new(0),
+            are_frequent: AtomicBool::new(false),
+        }
+    }
+
+    /// Measures a look.
+    pub(crate) fn measured<R>(&self, look: impl FnOnce() -> R) -> R {
+        let begun = self.clock.now();
+        let found = look();
+        self.note(self.clock.now().since(begun));
+        found
+    }
+
+    /// Counts of threads that look at the same time may be off by a few.
+    fn note(&self, took: Duration) {
+        if took > QUICK && self.waited.fetch_add(1, Ordering::Relaxed) + 1 >= WAITED_MIN {
+            self.are_frequent.store(true, Ordering::Relaxed);
+        }
+        // One thread sees that; others may have looked since, and are not counted.
+        if self.looks.fetch_add(1, Ordering::Relaxed) + 1 == LOOKS {
+            self.looks.store(0, Ordering::Relaxed);
+            let waited = self.waited.swap(0, Ordering::Relaxed);
+            self.are_frequent.store(waited >= WAITED_MIN, Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) fn are_frequent(&self) -> bool {
+        self.are_frequent.load(Ordering::Relaxed)
+    }
+}
+
+/// Owns the threads that read, and what they have read and nobody has asked for yet.
+pub(crate) struct Warmer {
+    background: Background<Vec<Bytes>>,
+    done: Vec<KvCompletion>,
+}
+
+impl Warmer {
+    pub(crate) fn new() -> io::Result<Self> {
+        Ok(Self { background: Background::with_threads("kv-read", THREADS)?, done: Vec::new() })
+    }
+
+    pub(crate) fn wake_fd(&self) -> BorrowedFd<'_> {
+        self.background.wake_fd()
+    }
+
+    /// Has `keys` read by what `touch` gives, which is for one thread.
+    pub(crate) fn warm<F>(&mut self, keys: Vec<Bytes>, tag: KvTag, touch: impl FnOnce() -> F)
+    where
+        F: Fn(&Vec<Bytes>) -> Result<(), KvError> + Send + 'static,
+    {
+        self.background.submit(keys, tag, touch);
+    }
+
+    /// Tags of what has been read, in no order. One that failed is among them: whoever asks for that key is told.
+    pub(crate) fn drain(&mut self, out: &mut Vec<KvTag>) {
+        self.background.drain(&mut self.done);
+        out.extend(self.done.drain(..).map(|completion| completion.tag));
+    }
+
+    /// Lets what was asked for be read; more begins threads anew.
+    pub(crate) fn end_threads(&mut self) {
+        self.background.end_threads();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn note(waits: &Waits, looks: u32, micros: u64) {
+        (0..looks).for_each(|_| waits.note(Duration::from_micros(micros)));
+    }
+
+    #[test]
+    fn one_of_a_hundred_looks_that_waits_is_often_enough() {
+        let waits = Waits::new();
+        note(&waits, 5 * LOOKS, 7);
+        note(&waits, WAITED_MIN - 1, 100);
+        assert!(!waits.are_frequent());
+        note(&waits, 1, 100);
+        assert!(waits.are_frequent(), "without waiting for the others");
+        note(&waits, 2 * LOOKS, 7);
+        assert!(!waits.are_frequent());
+        for _ in 0..5 * LOOKS / 50 {
+            note(&waits, 49, 7);
+            note(&waits, 1, 8000);
+        }
+        assert!(waits.are_frequent(), "two of a hundred");
+    }
+}
