@@ -19,8 +19,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
-/// Daemons that do not serve after this time will not.
-const START_TIMEOUT: Duration = Duration::from_secs(30);
+/// Daemons that do not serve after this time will not, on a busy machine either.
+const START_TIMEOUT: Duration = Duration::from_secs(60);
 /// Daemons that have not stopped after this time are killed.
 const STOP_TIMEOUT: Duration = Duration::from_secs(15);
 const STOP_POLL: Duration = Duration::from_millis(20);

@@ -17,8 +17,8 @@ use nacre_types::{AddrVec, EntityAddr, OsdId, Uuid};
 use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::time::Duration;
 
-/// OSDs that have not booted after this time will not.
-const BOOT_TIMEOUT: Duration = Duration::from_secs(20);
+/// OSDs that have not booted after this time will not, on a busy machine either.
+const BOOT_TIMEOUT: Duration = Duration::from_secs(60);
 /// OSDs of one embedded cluster; each is at least one thread.
 const OSDS_MAX: usize = 64;
 /// Largest store in files that `nacre up` makes when no size is given: its OSDs share a machine with whatever else it is for.

@@ -11,11 +11,11 @@ use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Time from start to `ready`; generous, since the machine may be busy with other tests.
-const READY_WITHIN: Duration = Duration::from_secs(30);
-/// Time from the request to stop to the end.
-const STOPPED_WITHIN: Duration = Duration::from_secs(10);
+const READY_WITHIN: Duration = Duration::from_secs(120);
+/// Time from the request to stop to the end. `nacre up` itself says which daemon it had to end after its own limit.
+const STOPPED_WITHIN: Duration = Duration::from_secs(60);
 /// Time until all placement groups are active and clean.
-const CLEAN_WITHIN: Duration = Duration::from_secs(60);
+const CLEAN_WITHIN: Duration = Duration::from_secs(300);
 /// Room of one OSD: enough for every test, and little enough for several clusters at a time.
 const OSD_SIZE: &str = "1G";
 const POLL: Duration = Duration::from_millis(10);
@@ -385,7 +385,9 @@ impl Daemon {
                 }
             }
         }
-        let bad = |line: &&str| line.contains("ERROR") || line.contains("panicked");
+        let bad = |line: &&str| {
+            ["ERROR", "panicked", "does not stop within"].iter().any(|word| line.contains(word))
+        };
         wrong.extend(self.logged().lines().filter(bad).map(str::to_owned));
         wrong
     }

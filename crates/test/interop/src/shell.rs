@@ -9,15 +9,18 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-/// A script that takes longer has hung.
+/// A script that takes longer has hung, on an idle machine.
 const LIMIT: Duration = Duration::from_secs(60);
+/// So many times as long may a script take, and what `until_true` waits for: these limits end what hangs and say nothing of the cluster. On two
+/// slow processors with six tests at a time a start of `ceph` alone takes seconds.
+const BUSY: u32 = 5;
 /// What `timeout` exits with: of what it asked to end, and of what it had to kill, itself with it.
 const TIMED_OUT: [i32; 2] = [124, -9];
 
 /// Begins every script. `set -e` does not see that `! program` went wrong; `nok program` does, and takes no call of `ceph` that was not served
 /// (`bin/ceph_call.rs`) for a refusal. `until_true SECONDS SCRIPT` waits for a script to end well, which knows the functions that the whole one
-/// does; a `grep -q` in it may end before what it reads from. It looks less often the longer it waits: each `ceph` is time of a processor that
-/// the cluster could use. `free_port [COUNT]` prints ports of the loopback address on which nobody listens, below those that the system gives to
+/// does; a `grep -q` in it may end before what it reads from. It gives up after [`BUSY`] times these seconds: `in_time SECONDS SCRIPT` is for what
+/// must hold within them. Both look less often the longer they wait: each `ceph` is time of a processor that the cluster could use. `free_port [COUNT]` prints ports of the loopback address on which nobody listens, below those that the system gives to
 /// outgoing connections: one of these may be taken before the server has begun to listen. `jq -e` fails when there was nothing to judge, which
 /// jq 1.6 calls success.
 const PRELUDE: &str = r#"
@@ -41,7 +44,8 @@ while len(held) < int(sys.argv[1]):
   try: server.bind(("127.0.0.1", port)); held.append(server); print(port)
   except OSError: pass' ${1:-1}
 }
-until_true() {
+until_true() { in_time $((BUSY * $1)) "$2"; }
+in_time() {
   local end=$((SECONDS + $1)) pause=1
   until ( set +o pipefail; eval "$2" ) > /dev/null 2>&1; do
     if [ $SECONDS -gt $end ]; then echo "not in $1 s: $2" >&2; return 1; fi
@@ -124,7 +128,7 @@ impl Shell {
         shell
     }
 
-    /// The same with another limit of time.
+    /// The same with another limit of time, on an idle machine.
     #[must_use]
     pub fn within(&self, seconds: u64) -> Self {
         Self { limit: Duration::from_secs(seconds), ..self.clone() }
@@ -138,7 +142,8 @@ impl Shell {
 
     fn command(&self, program: &str) -> Command {
         let mut command = Command::new("timeout");
-        command.args(["--kill-after=5", &self.limit.as_secs().to_string(), program]);
+        command.args(["--kill-after=5", &(self.limit * BUSY).as_secs().to_string(), program]);
+        command.env("BUSY", BUSY.to_string());
         command.current_dir(&self.folder).env_remove("CEPH_ARGS").stdin(Stdio::null());
         command.envs(CephServer::of_this_process().variables());
         command.envs(self.variables.iter().map(|(name, value)| (name, value)));
@@ -162,7 +167,7 @@ impl Shell {
         assert!(
             !TIMED_OUT.contains(&ran.code),
             "not done after {:?}:\n{script}\n{}\n{}",
-            self.limit,
+            self.limit * BUSY,
             ran.out,
             ran.err
         );

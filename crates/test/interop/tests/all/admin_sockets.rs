@@ -69,7 +69,7 @@ END
         /usr/bin/python3 silent.py > silent.out & silent=$!
         until_true 60 'grep -q there silent.out'
         ceph daemon osd.0 status > /dev/null; ceph daemon mon.a mon_status > /dev/null
-        echo x | timeout 5 rados -p p put y -; ceph -s > /dev/null; kill $silent
+        echo x | timeout 60 rados -p p put y -; ceph -s > /dev/null; kill $silent
 
         # What a killed daemon leaves is replaced; one that is stopped leaves nothing.
         pid=$(cat $DIR/run/osd.1.pid); mapfile -d '' -t line < /proc/$pid/cmdline
@@ -84,6 +84,8 @@ END
 #[test]
 fn an_osd_says_how_long_pings_take_and_what_its_machine_is() {
     let Some(cluster) = Cluster::start_processes(2) else { return };
+    // Before a minute has passed, which is two seconds below.
+    sh(&cluster.shell(), "ceph tell osd.0 dump_osd_network 0 | jq -e '.entries == [] and .threshold == 0'");
     let shell = cluster.pool("p", 1).within(120);
     sh(
         &shell,
@@ -103,15 +105,13 @@ fn an_osd_says_how_long_pings_take_and_what_its_machine_is() {
           nok ceph tell osd.0 smart no-such-device
         fi
 
-        # Nothing before a minute has passed, which is two seconds here.
-        ceph tell osd.0 dump_osd_network 0 | jq -e '.entries == [] and .threshold == 0'
         ceph config set osd debug_heartbeat_testing_span 2
         until_true 60 'ceph tell osd.0 dump_osd_network 0 | jq -e ".entries | length == 2"'
         ceph daemon osd.0 dump_osd_network 0 | jq -e '.entries | map(.interface) | sort == ["back", "front"]'
         ceph daemon osd.0 dump_osd_network 0 | jq -e '.entries | all(."from osd" == 0 and ."to osd" == 1 and .last > 0 and (.stale | not) and
           .min."1min" > 0 and .min."15min" <= .average."15min" and .average."15min" <= .max."15min")'
         # None is slow; one that is stopped for a moment is.
-        ceph tell osd.0 dump_osd_network | jq -e '.threshold == 350 and .entries == []'
+        until_true 60 'ceph tell osd.0 dump_osd_network | jq -e ".threshold == 350 and .entries == []"'
         nok ceph tell osd.0 dump_osd_network much
         stopped=$(cat $DIR/run/osd.1.pid)
         (while true; do kill -STOP $stopped; sleep 0.9; kill -CONT $stopped; sleep 0.2; done) & stops=$!

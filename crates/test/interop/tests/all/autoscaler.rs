@@ -16,7 +16,6 @@ fn pools_get_the_pgs_that_they_should_have() {
         ceph osd pool create told 4 --autoscale-mode warn
         ceph osd pool create big --bulk --autoscale-mode on
         [ "$(numbers small)$(numbers still)" = '[4,4,4][4,4,4]' ]
-        for n in $(seq 60); do head -c 100000 /dev/urandom > o$n; rados -p small put o$n o$n; rados -p still put o$n o$n; done
         row small | jq -e '.pg_num_final == 16 and .would_adjust and .pg_num_target == 4 and .raw_used_rate == 3 and .bias == 1 and (.bulk | not)'
         row still | jq -e '.pg_num_final == 32 and (.would_adjust | not) and .pg_autoscale_mode == "off"'
         row big | jq -e '.bulk and .subtree_capacity > 2000000000'
@@ -25,6 +24,7 @@ fn pools_get_the_pgs_that_they_should_have() {
         grep -Eq '^small .* 4  +16  +on  +False' table
         ceph health detail > health; grep -q 'Pool told has 4 placement groups, should have 32' health; grep -q POOL_TOO_FEW_PGS health
         ceph osd getmap -o map; osdmaptool map --dump json | jq -e '[.pools[] | select(.flags_names | split(",") | index("bulk"))] | length == 1 and .[0].pool_name == "big"'
+        for n in $(seq 60); do head -c 100000 /dev/urandom > o$n; rados -p small put o$n o$n; rados -p still put o$n o$n; done
 
         # By itself, while clients read and write.
         ceph config set mgr mgr/pg_autoscaler/sleep_interval 1
@@ -39,7 +39,7 @@ fn pools_get_the_pgs_that_they_should_have() {
         # An expected share, and back: PGs are merged.
         ceph osd pool set told pg_autoscale_mode on
         until_true 60 '[ "$(numbers told)" = "[32,32,32]" ]'
-        until_true 10 'ceph health detail > health; ! grep -q POOL_TOO_FEW_PGS health'
+        in_time 10 'ceph health detail > health; ! grep -q POOL_TOO_FEW_PGS health'
         ceph osd pool set small pg_num_max 5; ceph osd pool get small pg_num_max | grep -q 5
         until_true 120 '[ "$(numbers small)" = "[5,5,5]" ]'
         until_true 60 "ceph status -f json | jq -e '.pgmap.pgs_by_state | length == 1 and .[0].state_name == \"active+clean\"'"

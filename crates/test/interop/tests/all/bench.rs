@@ -30,7 +30,7 @@ fn a_run_has_all_figures_and_is_the_same_as_itself() {
     let any_build = if is_optimised(&cluster) { "" } else { "--allow-unoptimised" };
     let shell = cluster.shell().within(240).with("ANY_BUILD", any_build);
     shell.sh("ceph config set mon mon_allow_pool_delete true"); // the bench removes its pool where that is allowed
-    let bench = "$NACRE bench run --conf $DIR/ceph.conf --keyring $DIR/keyring --dir . --size-mib 16 --warmup 1 \
+    let bench = "$NACRE bench run --conf $DIR/ceph.conf --keyring $DIR/keyring --dir . --size-mib 16 --warmup 8 \
                  --repetitions 2 $ANY_BUILD";
     for (client, cells) in
         [("fio", "randwrite-4k-qd4,write-4k-sync"), ("own", "mix70-128k-qd2,randread-4k-clients12")]

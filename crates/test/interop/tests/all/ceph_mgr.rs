@@ -105,7 +105,8 @@ print(int((time.monotonic() - start) * 1000))
 cluster.shutdown()"#,
     );
     let took_ms: u64 = took.trim().parse().expect("milliseconds");
-    assert!(took_ms < 5000, "our own manager answers after {took_ms} ms");
+    // Two or three seconds on an idle machine; the grace of a manager that says nothing, which must not be waited for, is 30.
+    assert!(took_ms < 20_000, "our own manager answers after {took_ms} ms");
     // What it still had under way is shut out.
     sh(
         &shell,
@@ -150,15 +151,15 @@ fn modules_work_by_themselves() {
         &shell,
         r#"
         # Which image has how many writes: the OSDs count what the manager asks them for.
-        (while [ -e $CEPH_CONF ] && [ $SECONDS -lt 160 ]; do timeout 60 rbd bench rbd/load --io-type write --io-size 4K --io-threads 1 --io-total 1M; done > /dev/null 2>&1) &
+        (while [ -e $CEPH_CONF ] && [ $SECONDS -lt 850 ]; do timeout 60 rbd bench rbd/load --io-type write --io-size 4K --io-threads 1 --io-total 1M; done > /dev/null 2>&1) &
         load=$!
         until_true 120 "ceph rbd perf image stats rbd | jq -e '.stats | map(to_entries[0] | select(.key | endswith(\"/load\")) | select(.value[0] > 0)) | length == 1'"
-        ceph rbd perf image counters rbd > counters; sleep 6; ceph rbd perf image counters rbd > counters.later
+        ceph rbd perf image counters rbd > counters
         writes() { jq '.counters | map(to_entries[0] | select(.key | endswith("/load")).value[0]) | add' $1; }
-        [ $(writes counters.later) -gt $(writes counters) ]
-        timeout 60 rbd perf image iostat rbd --iterations 1 | grep -q load
+        until_true 60 'ceph rbd perf image counters rbd > counters.later; [ $(writes counters.later) -gt $(writes counters) ]'
+        until_true 60 'timeout 60 rbd perf image iostat rbd --iterations 1 | grep -q load'
         # What all clients do.
-        (PYTHONUNBUFFERED=1 timeout 10 ceph iostat || true) | awk -F'|' '$6 + 0 > 0 { found = 1 } END { exit !found }'
+        (PYTHONUNBUFFERED=1 timeout 30 ceph iostat || true) | awk -F'|' '$6 + 0 > 0 { found = 1 } END { exit !found }'
         # The same for Prometheus, with the counters of the OSDs.
         port=$(free_port)
         ceph config set mgr mgr/prometheus/server_addr 127.0.0.1; ceph config set mgr mgr/prometheus/server_port $port
@@ -168,7 +169,7 @@ fn modules_work_by_themselves() {
         mgr_wait x
         metric() { echo "curl -s http://127.0.0.1:$port/metrics | awk -v n='$1' 'index(\$1, n) == 1 && \$2 > 0 { found = 1 } END { exit !found }'"; }
         until_true 120 "$(metric 'ceph_osd_op_w{')"; until_true 120 "$(metric 'ceph_pool_objects{')"; until_true 120 "$(metric 'ceph_rbd_write_ops{')"
-        kill $load
+        kill $load || true
         # A pool whose copies lie unevenly: the balancer moves some.
         ceph osd pool create two 32 32; ceph osd pool set two size 2
         ceph osd set-require-min-compat-client luminous

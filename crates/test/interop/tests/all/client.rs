@@ -120,8 +120,10 @@ fn every_answer_holds_while_osds_die_and_come_back() {
     let block = |count: u32| format!("{count:08}").into_bytes().repeat(512);
     let mut write_for = |user: &mut User, seconds: u64| {
         let (start, before) = (Instant::now(), count);
-        while start.elapsed() < Duration::from_secs(seconds) || !open.is_empty() {
-            let going = start.elapsed() < Duration::from_secs(seconds);
+        let mut going = true;
+        while going || !open.is_empty() {
+            // All of them may wait for the one that was killed until it is down.
+            going = start.elapsed() < Duration::from_secs(seconds) || count <= before + 50;
             assert!(start.elapsed() < PATIENCE, "{} writes are not answered: {:?}", open.len(), user.client);
             while going && open.len() < 8 {
                 let name = format!("object {}", count % 64);

@@ -19,10 +19,10 @@ fn a_daemon_that_panics_is_reported_until_somebody_has_looked() {
         jq -e '.entity_name == "osd.1" and .process_name == "nacre" and (.assert_file | endswith("admin.rs")) and .nacre_version' report > /dev/null
         jq -e '.backtrace | map(select(contains("nacre"))) | length > 0' report > /dev/null
         jq -e --arg host "$(hostname -s)" '.utsname_hostname | startswith($host)' report > /dev/null
-        until_true 10 "ceph health detail | grep -q 'osd.1 crashed on host'"
+        in_time 10 "ceph health detail | grep -q 'osd.1 crashed on host'"
         [ -e $DIR/crash/posted/$id/meta ]
         ceph crash archive $id
-        until_true 10 '! ceph health detail | grep -q RECENT_CRASH'
+        in_time 10 '! ceph health detail | grep -q RECENT_CRASH'
         ceph crash ls | grep -q osd.1; [ -z "$(ceph crash ls-new)" ]
         # It was meant.
         : > $DIR/log/osd.1.log

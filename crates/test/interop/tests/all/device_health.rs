@@ -68,15 +68,15 @@ fn what_a_device_says_is_health_until_it_says_otherwise() {
         until_true 60 'said ".health.smart_passed == false"'
         [ $(wc -l < calls) = $((calls + 1)) ]
         is_calm
-        ceph device monitoring on; until_true 10 'ceph health detail | grep DEVICE_HEALTH'
+        ceph device monitoring on; in_time 10 'ceph health detail | grep DEVICE_HEALTH'
         cp healthy.json said.json; ceph device scrape-daemon-health-metrics osd.0
         until_true 60 is_calm
 
         # What a person says of it.
         ceph device set-life-expectancy $DEVICE $(date -u -d '+10 days' +%F) $(date -u -d '+20 days' +%F)
         ceph device ls | grep -F "$DEVICE" | grep -q 'd to [0-9]*[dw]'
-        until_true 10 'ceph health detail | grep -q "life expectancy between"'
-        ceph device rm-life-expectancy $DEVICE; until_true 10 is_calm
+        in_time 10 'ceph health detail | grep -q "life expectancy between"'
+        ceph device rm-life-expectancy $DEVICE; in_time 10 is_calm
         nok ceph device predict-life-expectancy $DEVICE; nok ceph device query-daemon-health-metrics osd.0
         nok ceph config set mgr mgr/devicehealth/self_heal true"#;
     shell.sh(&script);

@@ -33,8 +33,8 @@ fn a_slow_device_and_a_slow_client_are_named() {
         120,
         r#"
 pool(64); load = Load(8); time.sleep(3)
-assert look([SlowDevice()], 1)
-# Where other tests take its processors, it may take too few of them to be what is slow.
+# Where other tests take the processors and the disk, it may be too little of what is slow.
+assert any(look([SlowDevice()], 1) for attempt in range(3))
 assert any(look([SlowClient()], 1) for attempt in range(3))
 load.end()
 "#,

@@ -18,9 +18,9 @@ pub(crate) const HANDS: &str = r#"
         $NACRE osd --dir $DIR --id $id --mkfs --uuid $uuid --key $own --dmcrypt --lockbox-key-file - "$@" <<< $box
     }
     start() { setsid $NACRE osd --dir $DIR --id $1 --listen 127.0.0.1 >> $DIR/log/osd.$1.log 2>&1 < /dev/null & }
-    gone() { for try in $(seq 200); do [ -e /proc/$1 ] || return 0; sleep 0.1; done; return 1; }
+    gone() { for try in $(seq 1200); do [ -e /proc/$1 ] || return 0; sleep 0.1; done; return 1; }
     stop() { pid=$(cat $DIR/run/osd.$2.pid); kill -$1 $pid; gone $pid; }
-    up() { for try in $(seq 200); do [ $(ceph osd stat -f json | jq .num_up_osds) = $1 ] && return; sleep 0.1; done; ceph -s; return 1; }
+    up() { for try in $(seq 600); do [ $(ceph osd stat -f json | jq .num_up_osds) = $1 ] && return; sleep 0.1; done; ceph -s; return 1; }
     clean() {
         for try in $(seq 300); do
             ceph status -f json | jq -e '.pgmap.pgs_by_state | map(.state_name) == ["active+clean"]' > /dev/null && return
@@ -35,7 +35,7 @@ pub(crate) const HANDS: &str = r#"
     # Of some patterns, those that are in the files of an OSD.
     shows() {
         osd=$1; shift; texts=(); for text in "$@"; do texts+=(-e "$text"); done
-        grep -aohF "${texts[@]}" $(files $osd) | sort -u || [ $? = 1 ]
+        LC_ALL=C grep -aohF "${texts[@]}" $(files $osd) | sort -u || [ $? = 1 ]
     }
 "#;
 
@@ -59,7 +59,7 @@ fn make(shell: &Shell) {
         [ "$(box config-key get $(name 1))" = "$(cat luks.1)" ]
         refused box config-key get $(name 2); refused box osd tree
         # Without monitors an OSD waits for its key.
-        kill -STOP $(cat $DIR/run/mon.pid); start 1; start 2; sleep 1; kill -0 $(cat $DIR/run/osd.1.pid); kill -CONT $(cat $DIR/run/mon.pid)
+        kill -STOP $(cat $DIR/run/mon.pid); start 1; start 2; until_true 30 "[ -s $DIR/run/osd.1.pid ]"; sleep 1; kill -0 $(cat $DIR/run/osd.1.pid); kill -CONT $(cat $DIR/run/mon.pid)
         up 3
         for osd in 0 1 2; do
             encrypted=$((osd > 0)); ceph osd metadata $osd -f json | jq -e ".nacre_bdev_encrypted == \"$encrypted\""

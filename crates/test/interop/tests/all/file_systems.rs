@@ -134,10 +134,10 @@ def leader(): return json.loads(subprocess.check_output(["ceph", "quorum_status"
 def pid_file(mon): return os.environ["DIR"] + "/run/" + ("mon" if mon == "a" else "mon." + mon) + ".pid"
 worst, n = 0, 0
 # Longer than the grace of a beacon (15 s), beside a monitor that is gone.
-end, killed = time.monotonic() + 20, False
-while time.monotonic() < end:
+killed = False
+while not killed or time.monotonic() < end:
     if n == 20 and not killed:
-        os.kill(int(open(pid_file(leader())).read()), signal.SIGKILL); killed = True
+        os.kill(int(open(pid_file(leader())).read()), signal.SIGKILL); killed = True; end = time.monotonic() + 20
     began = time.monotonic(); write(n); n += 1
     worst = max(worst, time.monotonic() - began); time.sleep(0.02)
 for m in range(n):

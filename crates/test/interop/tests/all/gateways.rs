@@ -13,7 +13,7 @@ rgw_start() {
     ${RGW_OPTIONS:-} \
     > rgw.out 2>&1 &
   echo $! > rgw.pid
-  for try in $(seq 400); do curl -s -o /dev/null http://127.0.0.1:$PORT/ && return 0; kill -0 $(cat rgw.pid) || break; sleep 0.1; done
+  for try in $(seq 2000); do curl -s -o /dev/null http://127.0.0.1:$PORT/ && return 0; kill -0 $(cat rgw.pid) || break; sleep 0.1; done
   echo "radosgw did not come up"; tail -20 rgw.out rgw.log; return 1
 }
 admin() { rgw radosgw-admin "$@" 2>> admin.err; }
@@ -176,12 +176,12 @@ import threading
 acknowledged, cut, going = {}, set(), True
 def patient(*args, **more):
     # While its index gets other shards, a bucket may say that it is busy.
-    for attempt in range(100):
+    for attempt in range(1000):
         try: return s3(*args, **more)
         except AssertionError as failure:
             if ' 503, ' not in str(failure): raise
             time.sleep(0.2)
-    raise AssertionError('503 for 20 s')
+    raise AssertionError('503 for 200 s')
 def start(work, count=4):
     def guarded(n):
         try: work(n)
@@ -322,7 +322,7 @@ fn up_starts_a_radosgw_and_a_metadata_server_beside_the_cluster() {
         PORT=$(free_port)
         up() { setsid $NACRE up --dir $D --osds 3 --osd-size 1G --rgw $PORT --mds "$@" > up.out 2>&1 < /dev/null & UP=$!; }
         ready() {
-            for try in $(seq 600); do grep -q '^ready in' up.out && break; kill -0 $UP || { cat up.out; return 1; }; sleep 0.1; done
+            for try in $(seq 2000); do grep -q '^ready in' up.out && break; kill -0 $UP || { cat up.out; return 1; }; sleep 0.1; done
             CHILDREN=$(cat $D/run/rgw.a.pid $D/run/mds.a.pid); kill -0 $CHILDREN
         }
         ended() { kill $UP; wait $UP; for pid in $CHILDREN; do nok kill -0 $pid; done; tail -1 up.out | grep -qx stopped; }
@@ -350,7 +350,7 @@ END
         [ "$(s3 http://127.0.0.1:$PORT/bucket/object)" = 'what is kept' ]; /usr/bin/python3 file.py read
         # One that ends is started again.
         kill -9 $(cat $D/run/rgw.a.pid)
-        for try in $(seq 100); do grep -q '^rgw.a started again' up.out && s3 http://127.0.0.1:$PORT/bucket/object > again && break; sleep 0.2; done
+        for try in $(seq 600); do grep -q '^rgw.a started again' up.out && s3 http://127.0.0.1:$PORT/bucket/object > again && break; sleep 0.2; done
         grep -q '^rgw.a ended: signal: 9' up.out; grep -qx 'what is kept' again
         CHILDREN=$(cat $D/run/rgw.a.pid $D/run/mds.a.pid); ended"#;
     cluster.shell().within(120).sh(script);

@@ -5,7 +5,7 @@ DIR, POOL, SECONDS = os.environ['DIR'], os.environ.get('POOL', ''), float(os.env
 CGROUPS = os.environ['CGROUPS'].split(':')
 MIB = 1 << 20
 # A load that does not come to its end says where it is.
-faulthandler.dump_traceback_later(60 + 6 * SECONDS, exit=True)
+faulthandler.dump_traceback_later(500 + 6 * SECONDS, exit=True)
 chance = random.Random(int(os.environ.get('SEED', '7')))
 
 def connect():
@@ -17,7 +17,7 @@ def ask(**command):
     code, out, text = cluster.mon_command(json.dumps(dict(command, format='json')), b'')
     assert code == 0, text
     return json.loads(out) if out else None
-def wait(what, holds, seconds=120):
+def wait(what, holds, seconds=600):
     end = time.monotonic() + seconds
     while not holds():
         assert time.monotonic() < end, '%s: %s' % (what, json.dumps(ask(prefix='status')))
@@ -126,7 +126,7 @@ def frozen():
         for _ in until(SECONDS):
             number, began = chance.randrange(8), time.monotonic()
             assert io.read('f%d' % number, 4 * MIB) == bytes([number + 1]) * (4 * MIB)
-            assert time.monotonic() < began + 20, 'others wait for those that take nothing'
+            assert time.monotonic() < began + 60, 'others wait for those that take nothing'
     finally:
         for child in children: os.kill(child, signal.SIGKILL); os.waitpid(child, 0)
 
@@ -183,7 +183,7 @@ def recovery():
     queue.finish()
     for number in range(40): io.write_full('r%d' % number, b'b' * 4 * MIB)
     start(1, words)
-    wait('clean', is_clean, 240)
+    wait('clean', is_clean)
     scrub()
     for number in range(40): assert io.read('r%d' % number, 4 * MIB) == b'b' * 4 * MIB
     for number in range(max(0, count - 20000), count, 97): assert io.read('s%d' % (number % 20000)) == b'%08d' % number
@@ -195,7 +195,7 @@ def scrub():
         return {pg['pgid']: pg['last_deep_scrub_stamp'] for pg in pgs if pg['pgid'].startswith('%d.' % pool)}
     before = stamps()
     for pg in before: ask(prefix='pg deep-scrub', pgid=pg)
-    wait('scrubbed', lambda: all(stamps()[pg] != stamp for pg, stamp in before.items()), 240)
+    wait('scrubbed', lambda: all(stamps()[pg] != stamp for pg, stamp in before.items()))
     assert 'PG_DAMAGED' not in ask(prefix='health')['checks'], ask(prefix='health')
 
 for load in os.environ['LOAD'].split(','): globals()[load]()

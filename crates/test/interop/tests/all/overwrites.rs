@@ -7,7 +7,7 @@ use nacre_interop::{Cluster, Shell};
 const HANDS: &str = r#"
 wait() { for try in $(seq 600); do "$@" && return; sleep 0.1; done; ceph -s; return 1; }
 up() { [ $(ceph osd stat -f json | jq .num_up_osds) = $1 ]; }
-clean() { ceph pg stat | grep -qE '^[0-9]+ pgs: [0-9]+ active\+clean;' && nok grep -qE 'degraded|misplaced' <(ceph pg stat); }
+clean() { local said; said=$(ceph pg stat) && grep -qE '^[0-9]+ pgs: [0-9]+ active\+clean;' <<< "$said" && ! grep -qE 'degraded|misplaced' <<< "$said"; }
 kill9() { kill -9 $(cat $DIR/run/osd.$1.pid); }
 line() { tr '\0' ' ' < /proc/$(cat $DIR/run/osd.$1.pid)/cmdline; }
 start() { setsid $1 >> $DIR/log/again.log 2>&1 < /dev/null & }
@@ -135,11 +135,11 @@ fn images_outlive_osds_that_are_killed_under_load() {
         r#"
         rbd create --data-pool ec --size 16M rbd/a
         fio --rw=write --bs=64k --iodepth=4 --size=16M --do_verify=0 > said.0
-        fio --rw=randwrite --bs=4k --iodepth=8 --size=16M --time_based --runtime=45 --do_verify=0 > said.1 2>&1 & load=$!
+        (until [ -e enough ]; do fio --rw=randwrite --bs=4k --iodepth=8 --size=16M --time_based --runtime=10 --do_verify=0 >> said.1 2>&1 || exit 1; done) & load=$!
         for osd in 0 1 2; do
             sleep 2; command="$(line $osd)"; kill9 $osd; wait up 2; sleep 3; start "$command"; wait up 3; wait clean
         done
-        kill -0 $load; status=0; builtin wait $load || status=$?; [ $status = 0 ] || { cat said.1; exit 1; }
+        kill -0 $load; touch enough; status=0; builtin wait $load || status=$?; [ $status = 0 ] || { cat said.1; exit 1; }
         for osd in 0 1 2; do
             fio --rw=read --bs=4k --iodepth=8 --size=16M --do_verify=1 > said.2 2>&1 || { cat said.2; exit 1; }
             command="$(line $osd)"; kill9 $osd; wait up 2
@@ -164,9 +164,11 @@ fn fast_reads_do_not_wait_for_a_frozen_osd() {
         wait clean; head -c 300000 /dev/urandom > in; for n in $(seq 24); do rados -p ec put o$n in; done
         others() { for n in $(seq 24); do [ $(ceph osd map ec o$n -f json | jq .acting_primary) = 3 ] || echo o$n; done; }
         read="$(others | sed -n 1,8p)"; [ $(wc -w <<< "$read") = 8 ]
-        # For 4.6 s at least it counts as there: nobody else may serve in its place, and those that serve ask it.
+        # It counts as there for longer than this takes: nobody else may serve in its place, and those that serve ask it.
+        ceph config set global osd_heartbeat_grace 300
+        for id in 0 1 2 3; do until_true 30 "ceph tell osd.$id config get osd_heartbeat_grace | grep -q 300"; done
         trap 'kill -CONT $(cat $DIR/run/osd.3.pid)' EXIT; kill -STOP $(cat $DIR/run/osd.3.pid)
-        readers=; for object in $read; do timeout 4 rados -p ec get $object out.$object & readers="$readers $!"; done
+        readers=; for object in $read; do timeout 60 rados -p ec get $object out.$object & readers="$readers $!"; done
         for reader in $readers; do builtin wait $reader; done; for object in $read; do cmp in out.$object; done
         up 4"#
     ));

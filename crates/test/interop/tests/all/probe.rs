@@ -25,13 +25,13 @@ fn a_pool_that_does_not_serve_is_named_until_it_serves_again() {
         ceph osd pool rm ec ec --yes-i-really-really-mean-it");
     // An OSD that is frozen, and that nobody may mark down.
     sh("ceph osd set nodown; PID=$(cat $DIR/run/osd.1.pid); kill -STOP $PID; trap 'kill -CONT $PID' EXIT
-        until_true 12 'failed | grep \"pool .$POOL.: .*no answer\"'
-        until_true 12 'failed | grep \"led by osd.1: no answer\"'
-        kill -CONT $PID; until_true 14 is_well; ceph osd unset nodown");
+        in_time 12 'failed | grep \"pool .$POOL.: .*no answer\"'
+        in_time 12 'failed | grep \"led by osd.1: no answer\"'
+        kill -CONT $PID; in_time 14 is_well; ceph osd unset nodown");
     // A PG with fewer members than it needs.
     sh("ceph osd set noout; ceph osd pool set $POOL min_size 3; kill -9 $(cat $DIR/run/osd.2.pid)
         until_true 20 'failed | grep \"pool .$POOL.\"'
-        ceph osd pool set $POOL min_size 2; until_true 14 is_well
+        ceph osd pool set $POOL min_size 2; in_time 14 is_well
         ceph healthcheck history ls | grep POOL_PROBE_FAILED");
     // Not at all, if nobody wants it.
     sh(

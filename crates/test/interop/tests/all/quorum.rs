@@ -76,10 +76,12 @@ def status_of_c():
     assert code == 0, (code, text)
     return json.loads(out)
 while (status := status_of_c())['state'] != 'probing': assert time.monotonic() < end, status
-# That answer may have waited for what became of the leader; this one begins when it is known that there is none.
-began = time.monotonic()
-status = status_of_c()
-took = time.monotonic() - began
+# That answer may have waited for what became of the leader; these begin when it is known that there is none. A busy machine stretches some.
+took = 3
+for attempt in range(5):
+    began = time.monotonic()
+    status = status_of_c()
+    took = min(took, time.monotonic() - began)
 assert status['state'] == 'probing' and status['quorum'] == [] and status['election_epoch'] % 2 == 1 and status['rank'] == 2, status
 assert took < 3, 'a new session waits two seconds for a leader, this one %.2f s' % took
 print('answered without a leader after %.2f s' % took, flush=True)
@@ -94,8 +96,7 @@ END
             declare -n words=$line
             setsid "${words[@]}" >> $DIR/log/again.log 2>&1 < /dev/null &
         done
-        for try in $(seq 100); do [ "$(timeout 5 ceph quorum_status | jq '.quorum | length')" = 3 ] && break; sleep 0.2; done
-        [ "$(ceph quorum_status | jq '.quorum | length')" = 3 ]"#);
+        until_true 60 '[ "$(timeout 20 ceph quorum_status | jq ".quorum | length")" = 3 ]'"#);
 }
 
 /// The room of a monitor's file system is measured: with little there is a warning, with less an error, and no start.
@@ -104,20 +105,25 @@ fn a_monitor_without_room_warns_and_does_not_start() {
     let Some(cluster) = Cluster::start_quorum(1) else { return };
     let shell = cluster.shell();
     shell.within(120).sh(r#"
-        free=$(df --output=avail,size $DIR | tail -1 | awk '{print int($1 * 100 / $2)}')
+        free() { df --output=avail,size $DIR | tail -1 | awk '{print int($1 * 100 / $2)}'; }
+        # What is said lies between what is free before and after, or one below: other tests take room and give it back.
+        measured() {
+            local before=$(free) said=$(ceph health detail | sed -n 's/.*mon\.b has \([0-9]*\)% avail.*/\1/p') after=$(free)
+            [ $said -ge $(((before < after ? before : after) - 1)) ] && [ $said -le $(((before > after ? before : after) + 1)) ]
+        }
         for mon in a b c; do
             ceph config set mon.$mon mon_data_avail_crit 0; ceph config set mon.$mon mon_data_avail_warn 0
         done
-        check() { for try in $(seq 100); do ceph health detail | grep -q "$1" && return; sleep 0.1; done; ceph health detail; return 1; }
+        check() { for try in $(seq 600); do ceph health detail | grep -q "$1" && return; sleep 0.1; done; ceph health detail; return 1; }
         ceph config set mon.b mon_data_avail_warn 100
         check 'MON_DISK_LOW.*mon b is low on available space'
-        ceph health detail | grep -q "mon.b has $free% avail" || ceph health detail | grep -q "mon.b has $((free - 1))% avail"
+        until_true 60 measured
         ceph config set mon.b mon_data_avail_crit 100
         check 'MON_DISK_CRIT.*mon b is very low on available space'
         mapfile -t line < <(tr '\0' '\n' < /proc/$(cat $DIR/run/mon.b.pid)/cmdline)
         # That the change is committed it hears with the leader's next message.
-        sleep 1; kill $(cat $DIR/run/mon.b.pid)
-        for try in $(seq 100); do [ -e $DIR/run/mon.b.pid ] || break; sleep 0.1; done
+        until_true 30 '[ "$(ceph tell mon.b config get mon_data_avail_crit | jq -r .mon_data_avail_crit)" = 100 ]'
+        kill $(cat $DIR/run/mon.b.pid); until_true 60 "[ ! -e $DIR/run/mon.b.pid ]"
         nok timeout 20 "${line[@]}"
         { "${line[@]}" 2>&1 || true; } | grep -q 'of its room left.*make room there'"#);
 }

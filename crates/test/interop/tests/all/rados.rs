@@ -407,7 +407,11 @@ threads = [threading.Thread(target=appender, args=(n,)) for n in range(OBJECTS)]
 def appends(): return sum(map(len, expected.values())) // PIECE
 # As many as the test wants, however slow the machine is.
 while (cuts < CUTS or appends() <= 500) and not failed:
-    time.sleep(random.uniform(0.005, 0.05)); cuts += cut()
+    # Where a handshake takes longer than the next cut, nobody would ever get through.
+    seen, end = appends(), time.monotonic() + 30
+    time.sleep(random.uniform(0.005, 0.05))
+    while appends() == seen and not failed and time.monotonic() < end: time.sleep(0.001)
+    cuts += cut()
 enough = True
 [t.join() for t in threads]
 assert not failed, failed

@@ -6,7 +6,7 @@ use nacre_interop::Cluster;
 const HEAD: &str = r#"
 D=$PWD/lost; STARTED=; trap 'kill -9 $STARTED 2>/dev/null || :; for pid in $(cat $D/run/*.pid 2>/dev/null); do kill -9 $pid 2>/dev/null || :; done' EXIT
 up() { setsid $NACRE up --dir $D --processes "$@" >> up.out 2>&1 < /dev/null & STARTED="$STARTED $!"; UP=$!; }
-ready() { for try in $(seq 200); do [ $(grep -c '^ready in' up.out) = $1 ] && return; kill -0 $UP; sleep 0.1; done; cat up.out; return 1; }
+ready() { for try in $(seq 1200); do [ $(grep -c '^ready in' up.out) = $1 ] && return; kill -0 $UP; sleep 0.1; done; cat up.out; return 1; }
 conf() { cp $D/ceph.conf client.conf; printf '[client]\nkeyring = %s/keyring\nlog file = %s/client.log\nadmin socket =\n' $D $PWD >> client.conf; }
 kill_all() { for pid in $UP $(cat $D/run/*.pid); do kill -9 $pid; done; for pid in $UP $(cat $D/run/*.pid); do while [ -e /proc/$pid ]; do sleep 0.02; done; done; rm $D/run/*.pid; }
 have_snapshots() { [ "$(ceph mon recovery-status -f json | jq '[.osds[] | select(.snapshot_made != "")] | length')" = 3 ]; }

@@ -9,7 +9,7 @@ fn recovery_keeps_to_the_target_that_is_set_and_says_how_far_it_is() {
     let Some(cluster) = Cluster::start_processes(4) else { return };
     let script = r#"
         wait() { for try in $(seq 600); do "$@" && return; sleep 0.1; done; ceph -s; return 1; }
-        clean() { ceph pg stat | grep -qE '^[0-9]+ pgs: [0-9]+ active\+clean;' && nok grep -qE 'degraded|misplaced' <(ceph pg stat); }
+        clean() { local said; said=$(ceph pg stat) && grep -qE '^[0-9]+ pgs: [0-9]+ active\+clean;' <<< "$said" && ! grep -qE 'degraded|misplaced' <<< "$said"; }
         ceph balancer off
         ceph osd pool create data 32; ceph osd pool application enable data rados; wait clean
         recovery() { $NACRE recovery "$@" --dir $DIR; }
@@ -24,16 +24,17 @@ fn recovery_keeps_to_the_target_that_is_set_and_says_how_far_it_is() {
             recovery target $1; multiple=1; [ $1 = off ] && multiple=2
             for id in 0 1 2; do until_true 10 "ceph tell osd.$id config get nacre_recovery_client_latency_calm_multiple | jq -e '.[] == \"$multiple\"'"; done
             sleep 1; before=$(sum nacre_recovery_seconds) kept=$(sum nacre_recovery_seconds_kept)
-            rados -p data bench 8 write -b 4096 -t 4 > /dev/null & client=$!
-            sleep 1; ceph osd $2 3; shown= rate=
-            for try in $(seq 100); do
+            rados -p data bench 900 write -b 4096 -t 4 > bench.log & client=$!
+            until_true 60 'grep -Eq "^ +[1-9]" bench.log'; ceph osd $2 3; shown= rate= calm=0
+            for try in $(seq 600); do
                 [ -n "$shown" -a -n "$rate" ] || {
                     ceph -s > s; ! grep -A 1 'Global Recovery Event' s | grep -qE '\[=*\.*\]' || shown=1
                     ! grep -qE 'recovery: [1-9][0-9.]* [KMG]iB/s, [1-9][0-9.]*k? objects/s' s || rate=1
                 }
-                kill -0 $client 2> /dev/null || break; sleep 0.1
+                clean && calm=$((calm + 1)) || calm=0
+                [ $calm -lt 15 ] && [ $calm -lt 5 -o -z "$shown" -o -z "$rate" ] || break; sleep 0.1
             done
-            wait_for $client; wait clean
+            kill $client; wait_for $client; wait clean
             seconds=$(($(sum nacre_recovery_seconds) - before)) kept=$(($(sum nacre_recovery_seconds_kept) - kept))
             echo "$1: kept in $kept of $seconds seconds"
         }
@@ -41,7 +42,7 @@ fn recovery_keeps_to_the_target_that_is_set_and_says_how_far_it_is() {
         # As slowly as it ever goes; what writes take without recovery counts if it is more.
         move p99=0.1ms out; [ $seconds -gt 0 ]; [ $kept -le $seconds ]; [ -n "$shown" ]; [ -n "$rate" ]
         move p99=60s in; [ $kept = $seconds ]
-        ceph progress json | jq -e '.events == [] and (.completed | length) >= 2'
+        until_true 30 "ceph progress json | jq -e '.events == [] and (.completed | length) >= 2'"
         move off out; [ $seconds = 0 ]
         # What it moved is counted in bytes, too.
         ceph pg dump pgs -f json | jq -e '[.pg_stats[].stat_sum.num_bytes_recovered] | add > 30000000'

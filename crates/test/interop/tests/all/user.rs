@@ -19,7 +19,7 @@ fn a_cluster_runs_as_the_user_that_it_is_given() {
         trap 'kill $pid 2>/dev/null || true; rm -rf $home' EXIT
         $home/nacre up --dir $home/cluster --osds 1 --osd-size 2G --user $AS >$home/out 2>&1 &
         pid=$!
-        for n in $(seq 300); do grep -q ready $home/out && break; kill -0 $pid || { cat $home/out; exit 1; }; sleep 0.1; done
+        for n in $(seq 1200); do grep -q ready $home/out && break; kill -0 $pid || { cat $home/out; exit 1; }; sleep 0.1; done
         grep -q ready $home/out
         grep -E "^(Uid|Gid):" /proc/$pid/status | while read name real effective saved fs; do
             test "$real $effective $saved $fs" = "$AS $AS $AS $AS"
