@@ -110,7 +110,9 @@ fn writes_that_wait_for_a_frozen_osd_are_slow_ops_until_they_are_done() {
     let shell = cluster.pool("slow", 16);
     let said = python(
         &shell,
-        r#"
+        concat!(
+            include_str!("starved.py"),
+            r#"
 import re
 def slow(): return checks().get('SLOW_OPS', {}).get('summary', {}).get('message', '')
 for name, value in (('osd_op_complaint_time', '1'), ('osd_heartbeat_grace', '60')):
@@ -133,10 +135,13 @@ finally:
     os.kill(pid('osd.1'), signal.SIGCONT)
 for write in writes: write.wait_for_complete()
 assert all(write.get_return_value() == 0 for write in writes)
-began = time.monotonic()
+began, before = time.monotonic(), waited('*')
 wait('gone', lambda: slow() == '')
-print('gone after %.1f s' % (time.monotonic() - began))
-"#,
+took = time.monotonic() - began
+assert took < 10 + starved(before, '*'), took
+print('gone after %.1f s' % took)
+"#
+        ),
     );
     assert!(said.starts_with("gone after"), "{said}");
 }
