@@ -258,7 +258,7 @@ impl Drop for Cluster {
 }
 
 /// A machine with many processors runs many tests at a time; each cluster takes gigabytes of its disk.
-const CLUSTERS_MAX: usize = 4;
+const CLUSTERS_MAX: usize = 6;
 static RUNNING: Mutex<usize> = Mutex::new(0);
 static ENDED: Condvar = Condvar::new();
 
