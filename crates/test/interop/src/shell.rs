@@ -17,12 +17,13 @@ const BUSY: u32 = 5;
 /// What `timeout` exits with: of what it asked to end, and of what it had to kill, itself with it.
 const TIMED_OUT: [i32; 2] = [124, -9];
 
-/// Begins every script. `set -e` does not see that `! program` went wrong; `nok program` does, and takes no call of `ceph` that was not served
-/// (`bin/ceph_call.rs`) for a refusal. `until_true SECONDS SCRIPT` waits for a script to end well, which knows the functions that the whole one
-/// does; a `grep -q` in it may end before what it reads from. It gives up after [`BUSY`] times these seconds: `in_time SECONDS SCRIPT` is for what
-/// must hold within them. Both look less often the longer they wait: each `ceph` is time of a processor that the cluster could use. `free_port [COUNT]` prints ports of the loopback address on which nobody listens, below those that the system gives to
-/// outgoing connections: one of these may be taken before the server has begun to listen. `jq -e` fails when there was nothing to judge, which
-/// jq 1.6 calls success.
+/// Begins every script. `set -e` does not see that `! program` went wrong; `nok program` does, and takes no call of `ceph` that was not
+/// served (`bin/ceph_call.rs`) for a refusal. `until_true SECONDS SCRIPT` waits for a script to end well, which knows the functions that
+/// the whole one does; a `grep -q` in it may end before what it reads from. It gives up after [`BUSY`] times these seconds: `in_time
+/// SECONDS SCRIPT` is for what must hold within them. Both look less often the longer they wait: each `ceph` is time of a processor that
+/// the cluster could use. `free_port [COUNT]` prints ports of the loopback address on which nobody listens, below those that the system
+/// gives to outgoing connections: one of these may be taken before the server has begun to listen. `jq -e` fails when there was nothing to
+/// judge, which jq 1.6 calls success.
 const PRELUDE: &str = r#"
 jq() {
   case "$1" in -e*) ;; *) command jq "$@"; return ;; esac
