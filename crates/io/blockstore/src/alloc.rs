@@ -188,7 +188,7 @@ impl Alloc {
 
     /// Takes `count` blocks for a short write, side by side: behind those of the last one if they are free, or else where the next run begins
     /// into which a checkpoint would write.
-    pub(crate) fn allocate_next(&mut self, count: u64) -> Option<Vec<Run>> {
+    pub(crate) fn allocate_next(&mut self, count: u64) -> Option<Run> {
         let mut run = Run { start: self.short_cursor, count };
         let is_roomy = self.is_roomy(count);
         let goes_on = is_roomy || !self.is_short_in_long;
@@ -208,7 +208,7 @@ impl Alloc {
         self.changes.add(run, 1);
         self.taken += count;
         self.taken_long += if self.is_short_in_long { count } else { 0 };
-        Some(vec![run])
+        Some(run)
     }
 
     /// Takes `count` blocks for the checkpoint that is under way: it notes the references itself.
@@ -514,14 +514,13 @@ mod tests {
         let cut = alloc.cut();
         alloc.checkpoint_durable(cut);
         while !alloc.free_some(7).is_empty() {}
-        let next =
-            |alloc: &mut Alloc| alloc.allocate_next(1).map(|runs| (runs.len(), runs[0].start, runs[0].count));
+        let next = |alloc: &mut Alloc| alloc.allocate_next(1).map(|run| (run.start, run.count));
         for block in 2048..3071 {
-            assert_eq!(next(&mut alloc), Some((1, block, 1)));
+            assert_eq!(next(&mut alloc), Some((block, 1)));
         }
         // 1,025 blocks are left in the long run.
-        assert_eq!([(); 4].map(|()| next(&mut alloc)), [7, 8, 9, 5].map(|hole| Some((1, hole, 1))));
-        assert_eq!(next(&mut alloc), Some((1, 3071, 1)), "else there is none");
+        assert_eq!([(); 4].map(|()| next(&mut alloc)), [7, 8, 9, 5].map(|hole| Some((hole, 1))));
+        assert_eq!(next(&mut alloc), Some((3071, 1)), "else there is none");
         assert_eq!(alloc.allocate_next(4096), None);
         assert!(alloc.allocate(1024).is_some());
         assert_eq!(alloc.allocate_next(1), None);

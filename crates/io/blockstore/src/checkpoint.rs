@@ -42,8 +42,8 @@ pub(crate) struct Home {
     /// Number of the object.
     pub(crate) object: u64,
     pub(crate) index: u32,
-    /// Bytes of it that are before the object's end.
-    pub(crate) end: u32,
+    /// The base shows between the pieces before the object's end. All behind that is zeros, whatever became of the base.
+    pub(crate) shows_base: bool,
     pub(crate) dirty: Arc<Dirty>,
     /// That of `dirty`, which does not change any more and may have left the processor's caches when the base is asked for.
     pub(crate) base: Option<Place>,
@@ -57,9 +57,9 @@ impl Home {
         self.base.as_ref() == Some(&self.target)
     }
 
-    /// What shows between its pieces before the object's end. All behind that is zeros, whatever became of the base.
+    /// What shows between its pieces.
     pub(crate) fn shown_base(&self) -> Option<&Place> {
-        self.base.as_ref().filter(|_| !self.dirty.covers(0, self.end as usize))
+        self.base.as_ref().filter(|_| self.shows_base)
     }
 
     /// The blob that it goes into.

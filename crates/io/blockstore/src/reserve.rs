@@ -285,7 +285,7 @@ impl BlockStore {
                 (0, _) => None,
                 (blocks, true) => self.table.space.alloc.allocate(blocks),
                 (blocks, false) if is_whole && self.places_short(txn.collection.pg.pool) => {
-                    self.table.space.alloc.allocate_next(blocks)
+                    self.table.space.alloc.allocate_next(blocks).map(|run| vec![run])
                 }
                 (_, false) => None,
             };

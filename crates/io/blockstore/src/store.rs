@@ -377,9 +377,7 @@ impl ObjectStore for BlockStore {
         room?;
         let placed = self.place(&txn);
         let (mut placements, bodies): (Vec<Placement>, Vec<BufList>) = placed.into_iter().unzip();
-        if !placements.is_empty() {
-            self.send_placed(&mut placements, &bodies);
-        }
+        self.send_placed(&mut placements, &bodies);
         let encoded = self.wal.encode(&txn, &placements);
         let source = Source::of(&txn, &self.table.space.held);
         // From here on it is logged; if the table fails, nothing more leaves this store.

@@ -1,6 +1,5 @@
 //! [`PacedFile`]: the file of a database, written back a little at a time ([`WriteBack`]).
 
-use crate::pauses::Pauses;
 use crate::place::Place;
 use crate::progress::Progress;
 use crate::real_file::RealFile;
@@ -33,12 +32,11 @@ pub(crate) struct PacedFile {
 }
 
 impl PacedFile {
-    /// Over an open file, with a reserve of so many bytes. What is written to it counts as `progress`, with `pauses` between.
+    /// Over an open file, with a reserve of so many bytes. What is written to it counts as `progress`.
     pub(crate) fn new(
         place: &Place,
         reserve_bytes: u64,
         progress: Arc<Progress>,
-        pauses: Arc<Pauses>,
     ) -> Result<Self, DatabaseError> {
         let (file, real) = place.open()?;
         let pages = match kind_of(file.as_ref())? {
@@ -47,7 +45,7 @@ impl PacedFile {
             Kind::Summed => Pages::Summed(Arc::new(Summed::open(Arc::clone(&file))?)),
         };
         let space = Arc::new(Space::new(Arc::clone(&file), reserve_bytes));
-        let write_back = Arc::new(WriteBack::new(file, progress, pauses));
+        let write_back = Arc::new(WriteBack::new(file, progress));
         Ok(Self { pages, real, space, turn: Turn::default(), write_back })
     }
 

@@ -19,12 +19,6 @@ pub(crate) struct Pauses {
     changed: Condvar,
 }
 
-impl std::fmt::Debug for Pauses {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Pauses").field("hurried", &*self.hurried()).finish_non_exhaustive()
-    }
-}
-
 impl Pauses {
     /// Somebody waits until it is said otherwise.
     pub(crate) fn new() -> Self {

@@ -5,6 +5,7 @@
 
 use crate::COMMITTED;
 use crate::background::Shared;
+use crate::pauses::Pauses;
 use nacre_env::{Clock, RealClock};
 use nacre_types::Stamp;
 use std::sync::Arc;
@@ -27,6 +28,7 @@ pub(crate) struct Progress {
     /// Bytes to be written after that, and those that are.
     bytes: AtomicU64,
     written: AtomicU64,
+    pauses: Pauses,
     /// Nanoseconds of the commit in which nothing was done, since nobody waited.
     paused: AtomicU64,
     /// Of [`COMMITTED`].
@@ -68,6 +70,7 @@ impl Progress {
             done: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
             written: AtomicU64::new(0),
+            pauses: Pauses::new(),
             paused: AtomicU64::new(0),
             changes_share: AtomicU64::new(CHANGES_SHARE),
             bytes_per_change: AtomicU64::new(BYTES_PER_CHANGE),
@@ -101,9 +104,15 @@ impl Progress {
         Begun { changes, begin: now, tree_nanos: 0 }
     }
 
-    /// Nothing was done for so many nanoseconds.
-    pub(crate) fn paused(&self, nanos: u64) {
-        self.paused.fetch_add(nanos, Ordering::Relaxed);
+    /// Whether somebody waits for the commit: [`Pauses::set_hurried`].
+    pub(crate) fn set_hurried(&self, hurried: bool) {
+        self.pauses.set_hurried(hurried);
+    }
+
+    /// Does what has the device work, and pauses after it: [`Pauses::after`].
+    pub(crate) fn pausing_after<E>(&self, work: impl FnOnce() -> Result<(), E>) -> Result<(), E> {
+        self.paused.fetch_add(self.pauses.after(work)?, Ordering::Relaxed);
+        Ok(())
     }
 
     /// Nanoseconds of the last commit in which nothing was done.

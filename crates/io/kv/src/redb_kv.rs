@@ -4,7 +4,6 @@ use crate::add_sums::{add_sums, sync_parent};
 use crate::background::Background;
 use crate::memory::is_empty;
 use crate::paced::PacedFile;
-use crate::pauses::Pauses;
 use crate::place::Place;
 use crate::progress::Progress;
 use crate::reader::{KvReader, fill};
@@ -83,7 +82,6 @@ struct Core {
     /// Whether the commit that fenced the store failed for lack of room.
     was_full: AtomicBool,
     progress: Arc<Progress>,
-    pauses: Arc<Pauses>,
     waits: Waits,
 }
 
@@ -135,12 +133,11 @@ impl RedbKv {
     fn begin(place: Place, options: KvOptions) -> Result<Self, KvError> {
         let background = Background::new()?;
         let progress = Arc::new(Progress::new(background.shared()));
-        let pauses = Arc::new(Pauses::new());
-        let opened = Opened::open(&place, options, Arc::clone(&progress), Arc::clone(&pauses))?;
+        let opened = Opened::open(&place, options, Arc::clone(&progress))?;
         let database = RwLock::new(Some(opened));
         let (fenced, was_full) = (AtomicBool::new(false), AtomicBool::new(false));
         let waits = Waits::new();
-        let core = Arc::new(Core { place, options, database, fenced, was_full, progress, pauses, waits });
+        let core = Arc::new(Core { place, options, database, fenced, was_full, progress, waits });
         let (snapshot, warmer) = (RefCell::default(), Warmer::new()?);
         Ok(Self { snapshot, core, background, warmer, readers: Arc::new(()) })
     }
@@ -155,7 +152,7 @@ impl RedbKv {
 
     /// Waits until no batch is left to be committed.
     fn settle(&self) {
-        self.core.pauses.set_hurried(true);
+        self.core.progress.set_hurried(true);
         self.background.settle();
     }
 
@@ -210,7 +207,7 @@ impl RedbKv {
 
     fn compact_at(place: &Place) -> Result<(), KvError> {
         let progress = Arc::new(Progress::new(Background::new()?.shared()));
-        let mut opened = Opened::open(place, KvOptions::default(), progress, Arc::new(Pauses::new()))?;
+        let mut opened = Opened::open(place, KvOptions::default(), progress)?;
         opened.database.compact().map_err(|error| match error {
             redb::CompactionError::Storage(error) => opened.explain(error.into()),
             other => KvError::Damaged(other.to_string()),
@@ -221,7 +218,7 @@ impl RedbKv {
 
 impl Drop for RedbKv {
     fn drop(&mut self) {
-        self.core.pauses.set_hurried(true);
+        self.core.progress.set_hurried(true);
     }
 }
 
@@ -244,13 +241,8 @@ struct Opened {
 }
 
 impl Opened {
-    fn open(
-        place: &Place,
-        options: KvOptions,
-        progress: Arc<Progress>,
-        pauses: Arc<Pauses>,
-    ) -> Result<Self, KvError> {
-        let file = PacedFile::new(place, options.reserve_bytes, progress, pauses)?;
+    fn open(place: &Place, options: KvOptions, progress: Arc<Progress>) -> Result<Self, KvError> {
+        let file = PacedFile::new(place, options.reserve_bytes, progress)?;
         let (summed, space, write_back) = (file.summed(), file.space(), file.write_back());
         let mut builder = redb::Builder::new();
         builder.set_cache_size(options.cache_bytes);
@@ -290,8 +282,7 @@ impl Core {
         let mut database = self.database.write().unwrap_or_else(PoisonError::into_inner);
         // The old one has to let go of the file first.
         drop(database.take());
-        let (progress, pauses) = (Arc::clone(&self.progress), Arc::clone(&self.pauses));
-        *database = Some(Opened::open(&self.place, self.options, progress, pauses)?);
+        *database = Some(Opened::open(&self.place, self.options, Arc::clone(&self.progress))?);
         Ok(())
     }
 
@@ -381,17 +372,15 @@ impl Core {
         snapshot_of(self.database().as_ref())
     }
 
-    /// Reads keys for nothing but that their pages are in memory then.
+    /// Reads keys for nothing but that their pages are in memory then. Why one could not be read is told to whoever asks for it.
     fn touch(&self, keys: &[Bytes]) -> Result<(), KvError> {
         // Held as long as the snapshot is there: the file cannot be opened anew meanwhile.
         let database = self.database();
-        let touched = snapshot_of(database.as_ref()).and_then(|table| {
-            keys.iter()
-                .try_for_each(|key| self.waits.measured(|| table.get(key.as_ref()).map(drop)))
-                .map_err(redb::Error::from)
-        });
-        drop(database);
-        touched.map_err(|error| self.explain(error))
+        let table = snapshot_of(database.as_ref())?;
+        for key in keys {
+            self.waits.measured(|| table.get(key.as_ref()).map(drop))?;
+        }
+        Ok(())
     }
 }
 
@@ -527,7 +516,7 @@ impl KvStore for RedbKv {
     }
 
     fn set_hurried(&self, hurried: bool) {
-        self.core.pauses.set_hurried(hurried);
+        self.core.progress.set_hurried(hurried);
     }
 
     fn room(&self) -> Option<FileRoom> {

@@ -3,7 +3,6 @@
 //! A commit writes some megabytes of pages, and then syncs. Left to the page cache they would all go to the device in that
 //! sync: every durable write of the store beside it, whose flush takes what the device holds with it, would wait for them.
 
-use crate::pauses::Pauses;
 use crate::progress::Progress;
 use nacre_env::File;
 use std::io;
@@ -22,7 +21,6 @@ pub(crate) struct WriteBack {
     waiting_bytes: AtomicUsize,
     in_tree: AtomicBool,
     progress: Arc<Progress>,
-    pauses: Arc<Pauses>,
 }
 
 /// Changes are being put into the tree: see [`WriteBack::in_tree`].
@@ -43,9 +41,9 @@ impl InTree<'_> {
 }
 
 impl WriteBack {
-    pub(crate) fn new(file: Arc<dyn File>, progress: Arc<Progress>, pauses: Arc<Pauses>) -> Self {
+    pub(crate) fn new(file: Arc<dyn File>, progress: Arc<Progress>) -> Self {
         let (waiting_bytes, in_tree) = (AtomicUsize::new(0), AtomicBool::new(false));
-        Self { file, waiting_bytes, in_tree, progress, pauses }
+        Self { file, waiting_bytes, in_tree, progress }
     }
 
     /// Until that is dropped, pages that have no room in the database's cache are written with its state locked, for which every new
@@ -59,21 +57,24 @@ impl WriteBack {
     pub(crate) fn wrote(&self, bytes: usize) -> io::Result<()> {
         self.progress.wrote(bytes);
         self.waiting_bytes.fetch_add(bytes, Ordering::Relaxed);
-        self.write_back_above(if self.in_tree.load(Ordering::Relaxed) {
-            OF_A_CHANGE_BYTES_MAX
-        } else {
-            WAITING_BYTES_MAX
-        })
+        if !self.in_tree.load(Ordering::Relaxed) {
+            return self.write_back_above(WAITING_BYTES_MAX);
+        }
+        // Without a pause: who wants a snapshot would wait for that, too.
+        if self.takes(OF_A_CHANGE_BYTES_MAX) { self.file.write_back() } else { Ok(()) }
     }
 
     fn write_back_above(&self, bytes: usize) -> io::Result<()> {
-        if self.waiting_bytes.load(Ordering::Relaxed) < bytes {
-            return Ok(());
+        if self.takes(bytes) { self.progress.pausing_after(|| self.file.write_back()) } else { Ok(()) }
+    }
+
+    /// Whether so many bytes wait; none do then.
+    fn takes(&self, bytes: usize) -> bool {
+        let is_due = self.waiting_bytes.load(Ordering::Relaxed) >= bytes;
+        if is_due {
+            self.synced();
         }
-        self.synced();
-        let paused = self.pauses.after(|| self.file.write_back())?;
-        self.progress.paused(paused);
-        Ok(())
+        is_due
     }
 
     /// Nothing waits: it is all at the device, or is about to be.

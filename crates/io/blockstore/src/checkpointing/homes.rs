@@ -40,11 +40,11 @@ impl BlockStore {
                 let target = Place::Block(DeviceBlock { block: 0, crc: 0 });
                 let base = dirty.base().cloned();
                 let before = u64::from(index) * BLOCK as u64;
-                let end = onode.size.saturating_sub(before).min(BLOCK as u64) as u32;
+                let end = onode.size.saturating_sub(before).min(BLOCK as u64) as usize;
                 checkpoint.homes.push(Home {
                     object: *id,
                     index,
-                    end,
+                    shows_base: base.is_some() && !dirty.covers(0, end),
                     dirty: Arc::clone(dirty),
                     base,
                     target,

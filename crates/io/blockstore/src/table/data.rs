@@ -59,10 +59,10 @@ pub(super) fn write(
             }
             false => Slot::Device(device),
         };
-        if is_short && let Some(left) = blocks.get(index).and_then(Slot::cached_at) {
+        let old = space.put(blocks, index, slot);
+        if is_short && let Some(left) = old.as_ref().and_then(Slot::cached_at) {
             space.replaced.push((left, block));
         }
-        space.put(blocks, index, slot);
     }
     let tail = head + placed;
     write_inline(blocks, space, offset + tail as u64, &data.slice(tail, data.len() - tail), source);

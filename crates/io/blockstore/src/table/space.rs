@@ -135,12 +135,13 @@ impl Space {
         self.compression.is_empty() && self.packed.is_empty()
     }
 
-    pub(super) fn put(&mut self, blocks: &mut Blocks, index: u32, slot: Slot) {
+    /// Gives what was there.
+    pub(super) fn put(&mut self, blocks: &mut Blocks, index: u32, slot: Slot) -> Option<Slot> {
         self.add_slot(&slot);
-        if let Some(old) = blocks.insert(index, slot, self.period) {
-            let frees_blob = old.blob().is_some_and(|blob| !blocks.uses(index, blob));
-            self.drop_slot(&old, frees_blob);
-        }
+        let old = blocks.insert(index, slot, self.period)?;
+        let frees_blob = old.blob().is_some_and(|blob| !blocks.uses(index, blob));
+        self.drop_slot(&old, frees_blob);
+        Some(old)
     }
 
     /// Gives an object another one's block.

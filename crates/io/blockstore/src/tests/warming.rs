@@ -1,18 +1,14 @@
 //! Metadata that are read before they are asked for.
 
-use super::model::pg;
+use super::model::{object, pg};
 use super::rig::Rig;
 use crate::page::PAGE_BLOCKS;
 use crate::{BLOCK, BlockStore, Options};
 use nacre_store::{Completion, ObjectStore, WarmToken};
 use nacre_txn::{ObjectView, Op, StoreToken, Transaction};
-use nacre_types::{HObject, PgId, SpgId};
+use nacre_types::{PgId, SpgId};
 
 const PAGE_BYTES: u64 = PAGE_BLOCKS as u64 * BLOCK as u64;
-
-fn object(nth: u64) -> HObject {
-    HObject::head(3, "".into(), "".into(), format!("object {nth}").into())
-}
 
 /// Objects of four pages of places, none of which follows the one before, in a store that was opened since.
 fn cold(rig: &mut Rig, objects: u64) -> BlockStore {

@@ -41,25 +41,21 @@ impl View {
         runs.fold(newest, |newer, older| Arc::new(newer.over(&older)))
     }
 
+    /// What was made of a key, as a part of its record; `None` when the store below knows.
+    fn newest(&self, key: &[u8]) -> Option<Option<Bytes>> {
+        let hash = KeyHash::of(key);
+        self.newest_first().find_map(|run| run.find(key, hash).or_else(|| run.hides(key).then_some(None)))
+    }
+
     /// What was made of a key; `None` when the store below knows. The value keeps nothing of the journal in memory: a record may be of
     /// megabytes, and whoever asks keeps what is found for as long as it likes.
     pub(crate) fn find(&self, key: &[u8]) -> Option<Option<Bytes>> {
-        let hash = KeyHash::of(key);
-        for run in self.newest_first() {
-            if let Some(found) = run.find(key, hash) {
-                return Some(found.map(|value| Bytes::copy_from_slice(&value)));
-            }
-            if run.hides(key) {
-                return Some(None);
-            }
-        }
-        None
+        self.newest(key).map(|found| found.map(|value| Bytes::copy_from_slice(&value)))
     }
 
     /// Whether it need not ask the store below for a key.
     pub(crate) fn knows(&self, key: &[u8]) -> bool {
-        let hash = KeyHash::of(key);
-        self.newest_first().any(|run| run.find(key, hash).is_some() || run.hides(key))
+        self.newest(key).is_some()
     }
 
     /// Bytes of keys and values.
