@@ -1,12 +1,9 @@
 //! [`LeastPings`]: how long the quickest pings between OSDs took in the last half minute, as OSDs reported last.
 
+use crate::slow_requests::FORGOTTEN_AFTER;
 use nacre_msg::LeastPing;
 use nacre_types::{OsdId, Stamp};
 use std::collections::BTreeMap;
-use std::time::Duration;
-
-/// OSDs report every five seconds; of one that has been silent for so long nobody knows how it is now.
-const FORGOTTEN_AFTER: Duration = Duration::from_secs(16);
 
 /// The quickest pings of each OSD that tells them: one of an older version, or that pings less often than each seven seconds, does not.
 #[derive(Debug, Default)]
@@ -45,6 +42,7 @@ impl LeastPings {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Duration;
 
     #[test]
     fn the_last_report_counts_for_as_long_as_others_would_have_come() {

@@ -5,8 +5,8 @@ use nacre_types::{OsdId, Stamp};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// OSDs report every five seconds while they have any; who has been silent for so long has none, or is gone.
-const FORGOTTEN_AFTER: Duration = Duration::from_secs(16);
+/// OSDs report every five seconds while they have something to tell; of one that has been silent for so long nobody knows how it is now.
+pub(crate) const FORGOTTEN_AFTER: Duration = Duration::from_secs(16);
 
 /// The slowest requests of each OSD that has any.
 #[derive(Debug, Default)]

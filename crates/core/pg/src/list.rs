@@ -230,13 +230,13 @@ pub fn split_bits(seed: u32, pg_num: u32) -> u32 {
 mod tests {
     use super::*;
     use crate::object::{ObjectContext, ObjectInfo};
-    use crate::ops::testing::TestStore;
+    use crate::ops::testing::{Client, TestStore};
     use nacre_buf::ByteStr;
     use nacre_denc::{Encode, Reader};
     use nacre_msg::osd_op::PgList;
     use nacre_txn::Op;
+    use nacre_types::ObjectLocator;
     use nacre_types::hash::stable_mod;
-    use nacre_types::{ObjectLocator, ReqId, UTime};
 
     const POOL: i64 = 3;
 
@@ -259,23 +259,8 @@ mod tests {
     }
 
     fn message(namespace: &str, sub_op: SubOp) -> OsdOp {
-        OsdOp {
-            spg: SpgId::replicated(PgId::new(POOL, 0)),
-            hash: 0,
-            epoch: 1,
-            flags: 0,
-            reqid: ReqId::default(),
-            client_inc: 0,
-            mtime: UTime::ZERO,
-            locator: ObjectLocator { namespace: namespace.into(), ..ObjectLocator::in_pool(POOL) },
-            name: ByteStr::EMPTY,
-            ops: vec![sub_op],
-            snap: SnapId::HEAD,
-            snap_seq: SnapId(0),
-            snaps: Vec::new(),
-            retry_attempt: 0,
-            features: 0,
-        }
+        let locator = ObjectLocator { namespace: namespace.into(), ..ObjectLocator::in_pool(POOL) };
+        OsdOp { locator, name: ByteStr::EMPTY, ..Client::default().message(vec![sub_op]) }
     }
 
     fn listing(store: &TestStore, pg: u32, pg_num: u32) -> Listing<'_> {

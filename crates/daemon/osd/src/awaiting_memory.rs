@@ -215,8 +215,9 @@ pub(crate) mod tests {
         client_op_on("object", session, tid)
     }
 
-    pub(crate) fn client_op_on(name: &'static str, session: u64, tid: u64) -> ClientOp {
-        let op = OsdOp {
+    /// A client's message on an object of the PG, with no operation yet.
+    pub(crate) fn osd_op(name: &'static str) -> OsdOp {
+        OsdOp {
             spg: spg(),
             hash: 0,
             epoch: 1,
@@ -232,7 +233,11 @@ pub(crate) mod tests {
             snaps: Vec::new(),
             retry_attempt: 0,
             features: 0,
-        };
+        }
+    }
+
+    pub(crate) fn client_op_on(name: &'static str, session: u64, tid: u64) -> ClientOp {
+        let op = osd_op(name);
         let (id, addr, name) = (SessionId(session), EntityAddr::default(), EntityName::client(session));
         let session = Session { id, name, addr, seen_at: addr, caps: OsdCaps::none(), backs_off: true };
         shard_msg::client_op(Arc::new(session), tid, Box::new(op), Stamp::default(), Permit::default())

@@ -33,14 +33,14 @@ impl PgDriver {
             return self.admit_peer_message(cx, from, message);
         }
         let line = Line::Peer(message.header().spg, from);
+        let tokens = self.warm_for_peer(&message);
         if self.awaiting_metadata.has(&line) {
-            // By when it is the first, what it looks at is in memory.
-            let _nobody_waits = self.warm_for_peer(&message);
-            return self.awaiting_metadata.push(line, Held::Peer(from, message), &[]);
-        }
-        match self.warm_for_peer(&message) {
-            tokens if tokens.is_empty() => self.admit_peer_message(cx, from, message),
-            tokens => self.awaiting_metadata.push(line, Held::Peer(from, message), &tokens),
+            // By when it is the first, what it looks at is in memory: it waits for those before it alone.
+            self.awaiting_metadata.push(line, Held::Peer(from, message), &[]);
+        } else if tokens.is_empty() {
+            self.admit_peer_message(cx, from, message);
+        } else {
+            self.awaiting_metadata.push(line, Held::Peer(from, message), &tokens);
         }
     }
 
@@ -100,7 +100,7 @@ impl PgDriver {
         // A chunk's places are not those of the object.
         let is_coded = pool.is_some_and(|pool| !pool.is_replicated());
         let bytes = if is_coded && !bytes.is_empty() { 0..u64::MAX } else { bytes };
-        self.warm(spg, vec![(object, bytes)])
+        self.warm(spg, [(object, bytes)])
     }
 
     fn warm_for(&mut self, line: &Line, held: &Held) -> Vec<WarmToken> {
@@ -121,7 +121,11 @@ impl PgDriver {
     }
 
     /// Names what is being read of that; nothing where all is in memory.
-    fn warm(&mut self, spg: &SpgId, looks: Vec<(&HObject, Range<u64>)>) -> Vec<WarmToken> {
+    fn warm<'a>(
+        &mut self,
+        spg: &SpgId,
+        looks: impl IntoIterator<Item = (&'a HObject, Range<u64>)>,
+    ) -> Vec<WarmToken> {
         let mut tokens = Vec::new();
         for (object, bytes) in looks {
             let token = self.awaiting_metadata.new_token();

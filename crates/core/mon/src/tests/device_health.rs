@@ -147,11 +147,8 @@ impl Drives {
 
     /// The lines of a health check, with its summary first; nothing when it is off.
     fn check(&mut self, code: &str) -> Vec<String> {
-        let checks = self.world.checks(self.admin);
-        let Some(check) = checks.get(code) else { return Vec::new() };
-        let text = |value: &Value| value["message"].as_str().expect("text").to_owned();
-        let lines = check["detail"].as_array().expect("lines").iter().map(text);
-        [text(&check["summary"])].into_iter().chain(lines).collect()
+        let Some((_, summary, lines)) = self.world.health_check(self.admin, code) else { return Vec::new() };
+        [summary].into_iter().chain(lines).collect()
     }
 
     fn metrics(&mut self, device: &str) -> Value {

@@ -1,6 +1,6 @@
 //! File systems under our monitor: how they are made and changed, what metadata servers are told and asked, who sees which map.
 
-use super::{ADMIN, World, name};
+use super::{ADMIN, World, json, name};
 use crate::event::SessionId;
 use nacre_auth::ClientAuth;
 use nacre_denc::Decode;
@@ -129,12 +129,6 @@ pub(super) fn refused(world: &mut World, admin: SessionId, command: &str) -> i32
     let ack = world.ask(admin, command).expect("an answer");
     assert!(ack.result != 0 && !ack.status.is_empty(), "{command}: {}", ack.status);
     -ack.result
-}
-
-pub(super) fn json(world: &mut World, session: SessionId, command: &str) -> Value {
-    let ack = world.ask(session, command).expect("an answer");
-    assert_eq!(ack.result, 0, "{command}: {}", ack.status);
-    serde_json::from_slice(&ack.data.to_bytes()).expect("JSON")
 }
 
 /// A file system `name` on pools of its own.

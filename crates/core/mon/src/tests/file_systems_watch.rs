@@ -1,6 +1,6 @@
 //! Metadata servers under supervision: who is given up and when, who takes over, how ranks come and go.
 
-use super::file_systems::{SECOND, Server, fs, json, make_fs, map, refused, told, world_with_fs};
+use super::file_systems::{SECOND, Server, fs, make_fs, map, refused, told, world_with_fs};
 use super::{ADMIN, World};
 use nacre_msg::mds_state as state;
 use nacre_types::{EntityAddr, Errno};
@@ -326,8 +326,8 @@ fn several_file_systems_have_servers_of_their_own() {
     assert_eq!(String::from_utf8_lossy(&stat), "a:1 b:1 {a:0=m=up:active,b:0=n=up:active}");
     told(&mut world, admin, r#"{"prefix":"mds fail","role_or_gid":"b:0"}"#);
     assert_eq!((m.rank(&world), n.state(&world)), (0, state::DNE));
-    let health = json(&mut world, admin, r#"{"prefix":"health","detail":"detail","format":"json"}"#);
-    assert_eq!(health["checks"]["FS_DEGRADED"]["detail"][0]["message"], "fs b is degraded");
+    let checks = world.checks(admin);
+    assert_eq!(checks["FS_DEGRADED"]["detail"][0]["message"], "fs b is degraded");
 }
 
 /// Ranks that were freed while this monitor did not lead are given away by the next leader, too.

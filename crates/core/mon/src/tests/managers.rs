@@ -1,6 +1,6 @@
 //! Stock managers under our monitor: who is active, who takes over, what they are told and what they tell.
 
-use super::{ADMIN, World, addr};
+use super::{ADMIN, World, addr, json};
 use crate::event::{Event, SessionId};
 use nacre_buf::{BufList, Bytes};
 use nacre_maps::MgrMap;
@@ -111,12 +111,6 @@ impl Manager {
 
 fn map(world: &World) -> &MgrMap {
     world.mon.state().mgr.map()
-}
-
-fn json(world: &mut World, session: SessionId, command: &str) -> Value {
-    let ack = world.ask(session, command).expect("an answer");
-    assert_eq!(ack.result, 0, "{}", ack.status);
-    serde_json::from_slice(&ack.data.to_bytes()).expect("JSON")
 }
 
 #[test]

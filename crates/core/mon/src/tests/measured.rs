@@ -1,6 +1,6 @@
 //! What commands show of daemons and of work under way is what daemons have reported, and gone with them.
 
-use super::{ADMIN, World};
+use super::{ADMIN, World, json};
 use crate::event::SessionId;
 use crate::front::FrontEvent;
 use nacre_msg::stats::{PgStat, PingTimes, PingWindow, SlowOps, StoreStatfs, osd_alert, pg_state};
@@ -11,9 +11,7 @@ use std::time::Duration;
 
 fn shown(world: &mut World, session: SessionId, prefix: &str) -> serde_json::Value {
     let ask = format!(r#"{{"prefix":"{prefix}","format":"json"}}"#);
-    let ack = world.ask(session, &ask).expect("an answer");
-    assert_eq!(ack.result, 0, "{prefix}: {}", ack.status);
-    serde_json::from_slice(&ack.data.to_bytes()).expect("JSON")
+    json(world, session, &ask)
 }
 
 /// Three OSDs and a pool with so many PGs; sessions of the admin and of OSD 0.

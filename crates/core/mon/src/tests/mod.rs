@@ -115,6 +115,13 @@ pub(super) fn clean_pg(map: &OsdMap, pg: PgId) -> PgStat {
     }
 }
 
+/// What a command says that succeeds, as JSON.
+fn json(world: &mut World, session: SessionId, command: &str) -> serde_json::Value {
+    let ack = world.ask(session, command).expect("an answer");
+    assert_eq!(ack.result, 0, "{command}: {}", ack.status);
+    serde_json::from_slice(&ack.data.to_bytes()).expect("JSON")
+}
+
 impl World {
     /// A cluster of `osds` OSDs on hosts of their own, none of them up.
     pub(super) fn new(osds: OsdId) -> Self {
@@ -397,11 +404,20 @@ impl World {
 
     /// The health checks that are on, with their lines, by their codes.
     pub(super) fn checks(&mut self, session: SessionId) -> serde_json::Value {
-        let detail = r#"{"prefix":"health","detail":"detail","format":"json"}"#;
-        let ack = self.ask(session, detail).expect("an answer");
-        assert_eq!(ack.result, 0, "{}", ack.status);
-        let mut health: serde_json::Value = serde_json::from_slice(&ack.data.to_bytes()).expect("JSON");
-        health["checks"].take()
+        json(self, session, r#"{"prefix":"health","detail":"detail","format":"json"}"#)["checks"].take()
+    }
+
+    /// Severity, summary and lines of a health check, if it is on.
+    pub(super) fn health_check(
+        &mut self,
+        session: SessionId,
+        code: &str,
+    ) -> Option<(String, String, Vec<String>)> {
+        let checks = self.checks(session);
+        let check = checks.get(code)?;
+        let text = |value: &serde_json::Value| value["message"].as_str().expect("text").to_owned();
+        let lines = check["detail"].as_array().expect("lines").iter().map(text).collect();
+        Some((check["severity"].as_str().expect("text").to_owned(), text(&check["summary"]), lines))
     }
 
     /// Runs a command and returns its answer, if that has left.

@@ -1,6 +1,6 @@
 //! What people look at: the overview and the history, where the web page is shown, and to whom.
 
-use super::{ADMIN, World, clean_pg};
+use super::{ADMIN, World, clean_pg, json};
 use crate::event::SessionId;
 use crate::{Listening, Reader, ScrapeTarget};
 use nacre_msg::{BillReport, BillRow, DeviceReport, PgStats, SlowRequest, SlowRequests};
@@ -11,14 +11,8 @@ use std::time::Duration;
 
 const FROM: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 9));
 
-fn told(world: &mut World, admin: SessionId, command: &str) -> Value {
-    let ack = world.ask(admin, command).expect("an answer");
-    assert_eq!(ack.result, 0, "{command}: {}", ack.status);
-    serde_json::from_slice(&ack.data.to_bytes()).expect("JSON")
-}
-
 fn overview(world: &mut World, admin: SessionId) -> Value {
-    told(world, admin, r#"{"prefix":"nacre overview","format":"json"}"#)
+    json(world, admin, r#"{"prefix":"nacre overview","format":"json"}"#)
 }
 
 fn do_it(world: &mut World, admin: SessionId, command: &str) -> i32 {
@@ -72,7 +66,7 @@ fn it_says_how_osds_and_their_devices_are() {
     assert_eq!(shown["recovery_known"], true);
     assert_eq!(shown["images"], serde_json::json!([]));
     // The history has a sample each five seconds, with what devices took.
-    let history = told(&mut world, admin, r#"{"prefix":"nacre history","format":"json"}"#);
+    let history = json(&mut world, admin, r#"{"prefix":"nacre history","format":"json"}"#);
     let rows = history["rows"].as_array().expect("rows");
     assert!(
         rows.len() >= 4
@@ -87,7 +81,7 @@ fn it_says_how_osds_and_their_devices_are() {
     );
     let last = &rows[rows.len() - 1][0];
     let none =
-        told(&mut world, admin, &format!(r#"{{"prefix":"nacre history","after":{last},"format":"json"}}"#));
+        json(&mut world, admin, &format!(r#"{{"prefix":"nacre history","after":{last},"format":"json"}}"#));
     assert_eq!(none["rows"], serde_json::json!([]));
     let off = r#"{"prefix":"config set","who":"mon","name":"nacre_slow_device_ratio","value":"0"}"#;
     assert_eq!(do_it(&mut world, admin, off), 0);
@@ -155,7 +149,7 @@ fn clients_are_shown_by_what_osds_worked_for_them() {
         "the costliest"
     );
     let nova =
-        told(&mut world, admin, r#"{"prefix":"bill","limit":60,"format":"json"}"#)["lines"][53].clone();
+        json(&mut world, admin, r#"{"prefix":"bill","limit":60,"format":"json"}"#)["lines"][53].clone();
     assert_eq!((&nova["entity"], &nova["cpu_us"]), (&"client.nova".into(), &7000.into()));
     assert_eq!(clients["total_cpu_us"], 2_000_000, "the rest of the process's time is that of no client");
     world.pass(Duration::from_secs(60));
@@ -179,8 +173,8 @@ fn options_say_where_the_page_is_and_what_is_wrong_is_a_health_check() {
     world.mon.set_page_listener(Listening::Failed(why));
     world.mon.set_metrics_listener(Listening::Failed("in use".to_owned()));
     world.pass(Duration::from_secs(1));
-    let health = told(&mut world, admin, r#"{"prefix":"health","detail":"detail","format":"json"}"#);
-    let check = &health["checks"]["MGR_MODULE_ERROR"];
+    let checks = world.checks(admin);
+    let check = &checks["MGR_MODULE_ERROR"];
     assert_eq!(check["summary"], serde_json::json!({ "message": "2 mgr modules have failed", "count": 2 }));
     assert!(check["detail"].to_string().contains("by TLS only"), "{check}");
     for (name, value) in [("crt_file", "/a"), ("key_file", "/b"), ("ssl_server_port", "9999")] {
@@ -192,9 +186,9 @@ fn options_say_where_the_page_is_and_what_is_wrong_is_a_health_check() {
     world.mon.set_page_listener(Listening::At("https://10.0.0.1:9999/".to_owned()));
     world.mon.set_metrics_listener(Listening::Nowhere);
     world.pass(Duration::from_secs(1));
-    let services = told(&mut world, admin, r#"{"prefix":"mgr services","format":"json"}"#);
+    let services = json(&mut world, admin, r#"{"prefix":"mgr services","format":"json"}"#);
     assert_eq!(services, serde_json::json!({ "dashboard": "https://10.0.0.1:9999/" }));
-    let modules = told(&mut world, admin, r#"{"prefix":"mgr module ls","format":"json"}"#);
+    let modules = json(&mut world, admin, r#"{"prefix":"mgr module ls","format":"json"}"#);
     assert!(modules["always_on_modules"].to_string().contains("dashboard"), "{modules}");
     // A ceph-mgr that takes over is told of no module that it may not have.
     assert!(!modules["enabled_modules"].to_string().contains("dashboard"), "{modules}");

@@ -53,11 +53,7 @@ impl Cluster {
 
     /// The lines that the health check has, and its summary.
     fn check(&mut self) -> Option<(String, Vec<String>)> {
-        let checks = self.world.checks(self.admin);
-        let check = checks.get("OSD_SLOW_DEVICE")?;
-        let text = |value: &serde_json::Value| value["message"].as_str().expect("text").to_owned();
-        let lines = check["detail"].as_array().expect("lines").iter().map(text).collect();
-        Some((text(&check["summary"]), lines))
+        self.world.health_check(self.admin, "OSD_SLOW_DEVICE").map(|(_, summary, lines)| (summary, lines))
     }
 
     fn set_affinity(&mut self, osd: usize, weight: f64) {

@@ -46,11 +46,7 @@ impl Cluster {
 
     /// Severity, summary and lines of the health check.
     fn check(&mut self) -> Option<(String, String, Vec<String>)> {
-        let checks = self.world.checks(self.admin);
-        let check = checks.get("OSD_SLOW_LINK")?;
-        let text = |value: &serde_json::Value| value["message"].as_str().expect("text").to_owned();
-        let lines = check["detail"].as_array().expect("lines").iter().map(text).collect();
-        Some((check["severity"].as_str()?.to_owned(), text(&check["summary"]), lines))
+        self.world.health_check(self.admin, "OSD_SLOW_LINK")
     }
 
     fn lines(&mut self) -> Vec<String> {

@@ -9,7 +9,7 @@ use std::ops::Range;
 /// All data of an object.
 const WHOLE: Range<u64> = 0..u64::MAX;
 
-/// The object that a message is about, by its head. It keeps nothing of the message alive.
+/// The object that a message is about, by its head. Owns its name: the log keeps it longer than the message.
 pub(crate) fn head_of(op: &OsdOp) -> HObject {
     let locator = &op.locator;
     let (namespace, key, name) = (locator.namespace.detached(), locator.key.detached(), op.name.detached());
@@ -47,27 +47,11 @@ fn bytes_of(op: &SubOp) -> Range<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ops::testing::Client;
     use nacre_buf::BufList;
-    use nacre_types::{ObjectLocator, PgId, ReqId, SnapId, SpgId, UTime};
 
     fn message(name: &'static str, ops: Vec<SubOp>) -> OsdOp {
-        OsdOp {
-            spg: SpgId::replicated(PgId::new(3, 0)),
-            hash: 0,
-            epoch: 1,
-            flags: 0,
-            reqid: ReqId::default(),
-            client_inc: 0,
-            mtime: UTime::ZERO,
-            locator: ObjectLocator::in_pool(3),
-            name: name.into(),
-            ops,
-            snap: SnapId::HEAD,
-            snap_seq: SnapId::default(),
-            snaps: Vec::new(),
-            retry_attempt: 0,
-            features: 0,
-        }
+        OsdOp { name: name.into(), ..Client::default().message(ops) }
     }
 
     fn write(offset: u64, length: usize) -> SubOp {

@@ -39,12 +39,18 @@ impl PgState {
         match self.check_op(op) {
             Admission::Drop | Admission::Refuse(_) => true,
             // Whoever may not ask by the newest map that is here, may not until there is another.
-            Admission::Future => {
-                let is_allowed = |intent: Intent| self.is_allowed(op, &intent);
-                op.session.is_blocklisted(&self.map) || !classify(&op.op).is_ok_and(is_allowed)
-            }
+            Admission::Future => self.permitted(op).is_err(),
             Admission::Pass(..) | Admission::Inactive => false,
         }
+    }
+
+    /// What a message is going to do, if its client may ask for that; else what it is answered.
+    fn permitted(&self, op: &ClientOp) -> Result<Intent, Errno> {
+        if op.session.is_blocklisted(&self.map) && self.planted != Planted::FencingIgnored {
+            return Err(Errno::ESHUTDOWN);
+        }
+        let intent = classify(&op.op)?;
+        if self.is_allowed(op, &intent) { Ok(intent) } else { Err(Errno::EPERM) }
     }
 
     fn check_op(&self, op: &ClientOp) -> Admission {
@@ -60,16 +66,10 @@ impl PgState {
         if self.is_resent_elsewhere(op, &head) {
             return Admission::Drop;
         }
-        if op.session.is_blocklisted(&self.map) && self.planted != Planted::FencingIgnored {
-            return Admission::Refuse(Errno::ESHUTDOWN);
-        }
-        let intent = match classify(&op.op) {
+        let intent = match self.permitted(op) {
             Ok(intent) => intent,
             Err(errno) => return Admission::Refuse(errno),
         };
-        if !self.is_allowed(op, &intent) {
-            return Admission::Refuse(Errno::EPERM);
-        }
         if let Err(errno) = check_limits(&op.op, &intent, self.message_limits) {
             return Admission::Refuse(errno);
         }
@@ -281,7 +281,6 @@ impl Pipeline {
     }
 }
 
-/// The head of the object that a message is about. Owns its name: the log keeps it longer than the message.
 /// Which request a message is: its session and number, which nobody else can name. Ceph takes what stands in the message
 /// (`MOSDOp::get_reqid`), where an OSD names the client that it acts for. From anybody else it is not believed: who could
 /// name another's next request would have that one's write acknowledged from the log, and never made. Metadata servers

@@ -1,5 +1,6 @@
 //! Clients' messages that wait for memory, from the socket to the shard of their PG, and clients that do not take their answers.
 
+use crate::awaiting_memory::tests::osd_op;
 use crate::client_limits::Limits;
 use crate::config::{Bind, OsdConfig};
 use crate::shard::Shard;
@@ -17,10 +18,7 @@ use nacre_pg::{ClientOp, Tuning};
 use nacre_service::{ConnId, Incoming, Messenger};
 use nacre_store::MemStore;
 use nacre_types::entropy::SeededEntropy;
-use nacre_types::{
-    AddrVec, AuthName, EntityAddr, EntityKind, HObject, ObjectLocator, PgId, ReqId, SnapId, SpgId, Stamp,
-    UTime, Uuid,
-};
+use nacre_types::{AddrVec, AuthName, EntityAddr, EntityKind, HObject, PgId, SpgId, Stamp, UTime, Uuid};
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -119,23 +117,7 @@ impl Shards {
 
     /// A client sends a message with this one operation.
     fn op(&mut self, client: u64, tid: u64, op: SubOp) {
-        let op = OsdOp {
-            spg: spg(),
-            hash: 0,
-            epoch: 1,
-            flags: 0,
-            reqid: ReqId::default(),
-            client_inc: 0,
-            mtime: UTime::ZERO,
-            locator: ObjectLocator::in_pool(1),
-            name: "object".into(),
-            ops: vec![op],
-            snap: SnapId::HEAD,
-            snap_seq: SnapId::default(),
-            snaps: Vec::new(),
-            retry_attempt: 0,
-            features: 0,
-        };
+        let op = OsdOp { ops: vec![op], ..osd_op("object") };
         self.message(client, Message::from(op).encode(tid));
     }
 

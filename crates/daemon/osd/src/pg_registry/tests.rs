@@ -110,7 +110,9 @@ impl Rig {
         self.store.drain(&mut done);
         for completion in done {
             before += usize::from(!self.is_active());
-            let Completed::OfToken(of, event) = self.pgs.completed(completion) else { continue };
+            let Completed::OfToken(of, event) = self.pgs.completed(completion) else {
+                panic!("nobody has asked for metadata");
+            };
             assert!(of.is_of_pg() && of.spg == spg());
             self.handle(event);
             self.execute_effects();
