@@ -21,10 +21,11 @@ const TIMED_OUT: [i32; 2] = [124, -9];
 /// served (`bin/ceph_call.rs`) for a refusal. `until_true SECONDS SCRIPT` waits for a script to end well, which knows the functions that
 /// the whole one does; a `grep -q` in it may end before what it reads from. It gives up after [`BUSY`] times these seconds: `in_time
 /// SECONDS SCRIPT` is for what must hold within them. Both look less often the longer they wait: each `ceph` is time of a processor that
-/// the cluster could use. `free_port [COUNT]` prints ports of the loopback address on which nobody listens, below those that the system
+/// the cluster could use. `gone PID` waits for a process to end. `free_port [COUNT]` prints ports of the loopback address on which nobody listens, below those that the system
 /// gives to outgoing connections: one of these may be taken before the server has begun to listen. `jq -e` fails when there was nothing to
 /// judge, which jq 1.6 calls success.
-const PRELUDE: &str = r#"
+const PRELUDE: &str = concat!(
+    r#"
 jq() {
   case "$1" in -e*) ;; *) command jq "$@"; return ;; esac
   local output
@@ -38,14 +39,13 @@ nok() {
   if [ $status = 0 ] || [ $status = 199 ]; then echo "should have failed, but ended with $status: $*" >&2; exit 1; fi
 }
 free_port() {
-  /usr/bin/python3 -c 'import random, socket, sys
-held = []
-while len(held) < int(sys.argv[1]):
-  port, server = random.randrange(20000, 32000), socket.socket()
-  try: server.bind(("127.0.0.1", port)); held.append(server); print(port)
-  except OSError: pass' ${1:-1}
+  /usr/bin/python3 - ${1:-1} <<'PORTS'
+"#,
+    include_str!("../../../../bench/ports.py"),
+    r#"PORTS
 }
 until_true() { in_time $((BUSY * $1)) "$2"; }
+gone() { until_true 30 "[ ! -e /proc/$1 ]"; }
 in_time() {
   local end=$((SECONDS + $1)) pause=1
   until ( set +o pipefail; eval "$2" ) > /dev/null 2>&1; do
@@ -53,7 +53,8 @@ in_time() {
     sleep 0.$pause; pause=$((pause < 6 ? pause + 1 : 6))
   done
 }
-"#;
+"#
+);
 
 /// Ends the scripts of [`Shell::python`] that ran to their end. Connections that are not shut down have threads of librados in the midst
 /// of their work, and when Python is through it ends the process as C programs end: what librados keeps in static variables is destroyed

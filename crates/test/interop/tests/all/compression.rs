@@ -24,7 +24,7 @@ fn a_pool_that_compresses_takes_less_and_gives_back_what_was_written() {
         wait df '.stored > 160000000 and .bytes_used < 120000000'
         same
         LINE=$(tr '\0' ' ' < /proc/$(cat $DIR/run/osd.0.pid)/cmdline)
-        pid=$(cat $DIR/run/osd.0.pid); kill -9 $pid; until_true 60 "[ ! -e /proc/$pid ]"; setsid $LINE >> $DIR/log/again.log 2>&1 < /dev/null &
+        pid=$(cat $DIR/run/osd.0.pid); kill -9 $pid; gone $pid; setsid $LINE >> $DIR/log/again.log 2>&1 < /dev/null &
         sleep 1; same
         for pg in $(ceph pg ls-by-pool $POOL -f json | jq -r .pg_stats[].pgid); do ceph pg deep-scrub $pg; done
         sleep 3; nok grep -q inconsistent <(ceph health detail)

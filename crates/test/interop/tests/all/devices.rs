@@ -68,7 +68,9 @@ impl Drop for Started {
 }
 
 /// Begins each script: an OSD of a number is made with an order of the cluster, started, and looked for.
-pub(crate) const HANDS: &str = r#"
+pub(crate) const HANDS: &str = concat!(
+    include_str!("osds.sh"),
+    r#"
     make() {
         id=$1; shift; uuid=$(uuidgen); key=$(ceph-authtool --gen-print-key)
         [ $(echo "{\"cephx_secret\": \"$key\"}" | ceph osd new $uuid $id -i -) = $id ]
@@ -76,18 +78,9 @@ pub(crate) const HANDS: &str = r#"
     }
     mkfs() { $NACRE osd --dir $DIR --id 9 --mkfs "$@"; }
     refused() { if "$@" > out 2>&1; then echo "should have failed: $*" >&2; exit 1; fi; }
-    start() { setsid $NACRE osd --dir $DIR --id $1 --listen 127.0.0.1 >> $DIR/log/osd.$1.log 2>&1 < /dev/null & }
-    up() { for try in $(seq 600); do [ $(ceph osd stat -f json | jq .num_up_osds) = $1 ] && return; sleep 0.1; done; ceph -s; return 1; }
-    gone() { for try in $(seq 1200); do [ -e /proc/$1 ] || return 0; sleep 0.1; done; return 1; }
-    stop() { pid=$(cat $DIR/run/osd.$2.pid); kill -$1 $pid; gone $pid; }
-    clean() {
-        for try in $(seq 200); do
-            ceph status -f json | jq -e '.pgmap.pgs_by_state | map(.state_name) == ["active+clean"]' > /dev/null && return
-            sleep 0.1
-        done; ceph -s; return 1
-    }
     said() { grep -qF "$1" out || { cat out; return 1; }; }
-"#;
+"#
+);
 
 fn sh(shell: &Shell, script: &str) -> String {
     shell.within(60).sh(&[HANDS, script].concat())
@@ -163,7 +156,7 @@ fn give_back(shell: &Shell) {
         discarded() { ceph tell osd.$1 perf dump | jq .device.discarded_bytes; }
         each() { seq $1 | xargs -P 8 -I{} rados -p gone "${@:2}"; }
         shrinks() { # below so many MiB
-            for try in $(seq 1200); do [ $(mib $1) -lt $2 ] && return; sleep 0.1; done; mib $1; return 1
+            until_true 30 "[ \$(mib $1) -lt $2 ]" || { mib $1; return 1; }
         }
         ceph osd pool create gone 8; ceph osd pool set gone size 3; clean
         head -c 4M /dev/urandom > four; own=$DIR/osd.0/block; empty=$(mib $BACKING); file=$(mib $own)

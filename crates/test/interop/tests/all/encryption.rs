@@ -5,7 +5,9 @@ use crate::devices::Started;
 use nacre_interop::{Cluster, Shell};
 
 /// Begins each script.
-pub(crate) const HANDS: &str = r#"
+pub(crate) const HANDS: &str = concat!(
+    include_str!("osds.sh"),
+    r#"
     umask 077
     key() { ceph-authtool --gen-print-key; }
     refused() { if "$@" > out 2>&1; then echo "should have failed: $*" >&2; exit 1; fi; }
@@ -17,16 +19,6 @@ pub(crate) const HANDS: &str = r#"
         [ $(ceph osd new $uuid $id -i secrets) = $id ]; rm secrets
         $NACRE osd --dir $DIR --id $id --mkfs --uuid $uuid --key $own --dmcrypt --lockbox-key-file - "$@" <<< $box
     }
-    start() { setsid $NACRE osd --dir $DIR --id $1 --listen 127.0.0.1 >> $DIR/log/osd.$1.log 2>&1 < /dev/null & }
-    gone() { for try in $(seq 1200); do [ -e /proc/$1 ] || return 0; sleep 0.1; done; return 1; }
-    stop() { pid=$(cat $DIR/run/osd.$2.pid); kill -$1 $pid; gone $pid; }
-    up() { for try in $(seq 600); do [ $(ceph osd stat -f json | jq .num_up_osds) = $1 ] && return; sleep 0.1; done; ceph -s; return 1; }
-    clean() {
-        for try in $(seq 300); do
-            ceph status -f json | jq -e '.pgmap.pgs_by_state | map(.state_name) == ["active+clean"]' > /dev/null && return
-            sleep 0.1
-        done; ceph -s; return 1
-    }
     name() { echo dm-crypt/osd/$(cat $DIR/osd.$1/fsid)/luks; }
     current() { ceph config-key get $(name $1) > luks.$1; }
     files() { # what an OSD has written
@@ -37,7 +29,8 @@ pub(crate) const HANDS: &str = r#"
         osd=$1; shift; texts=(); for text in "$@"; do texts+=(-e "$text"); done
         LC_ALL=C grep -aohF "${texts[@]}" $(files $osd) | sort -u || [ $? = 1 ]
     }
-"#;
+"#
+);
 
 fn sh(shell: &Shell, script: &str) -> String {
     shell.within(300).sh(&[HANDS, script].concat())

@@ -2,18 +2,15 @@
 
 use nacre_interop::Cluster;
 
+const KILLS: &str = include_str!("kills.sh");
+
 /// What scripts begin with: a pool `ec` of two data and `m` parity shards, and hands for the daemons.
 fn with_pool(m: u8, script: &str) -> String {
     format!(
         r#"
         ceph osd erasure-code-profile set prof k=2 m={m} crush-failure-domain=osd
         ceph osd pool create ec 8 8 erasure prof; ceph osd pool application enable ec rados
-        wait() {{ for try in $(seq 600); do "$@" && return; sleep 0.1; done; ceph -s; return 1; }}
-        up() {{ [ $(ceph osd stat -f json | jq .num_up_osds) = $1 ]; }}
-        clean() {{ local said; said=$(ceph pg stat) && grep -qE '^[0-9]+ pgs: [0-9]+ active\+clean;' <<< "$said" && ! grep -qE 'degraded|misplaced' <<< "$said"; }}
-        kill9() {{ kill -9 $(cat $DIR/run/osd.$1.pid); }}
-        line() {{ tr '\0' ' ' < /proc/$(cat $DIR/run/osd.$1.pid)/cmdline; }}
-        start() {{ setsid $1 >> $DIR/log/again.log 2>&1 < /dev/null & }}
+        {KILLS}
         wait clean
         {script}"#
     )

@@ -350,7 +350,7 @@ END
         [ "$(s3 http://127.0.0.1:$PORT/bucket/object)" = 'what is kept' ]; /usr/bin/python3 file.py read
         # One that ends is started again.
         kill -9 $(cat $D/run/rgw.a.pid)
-        for try in $(seq 600); do grep -q '^rgw.a started again' up.out && s3 http://127.0.0.1:$PORT/bucket/object > again && break; sleep 0.2; done
+        until_true 30 "grep -q '^rgw.a started again' up.out && s3 http://127.0.0.1:$PORT/bucket/object > again"
         grep -q '^rgw.a ended: signal: 9' up.out; grep -qx 'what is kept' again
         CHILDREN=$(cat $D/run/rgw.a.pid $D/run/mds.a.pid); ended"#;
     cluster.shell().within(120).sh(script);

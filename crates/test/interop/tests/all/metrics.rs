@@ -142,7 +142,7 @@ fn counters_follow_what_clients_and_osds_do() {
           END { exit !(whole > 0 && parts > whole * 0.95 && parts < whole * 1.05) }'; }
         until_true 30 'adds_up r'; until_true 30 'adds_up w'
         # Of one page: an OSD may report between two.
-        counts() { scrape > page; [ $(sum_of ceph_osd_stages_op_w_logged_count) = $(sum_of ceph_osd_op_w_latency_count) ]; }; counts
+        scrape > page; [ $(sum_of ceph_osd_stages_op_w_logged_count) = $(sum_of ceph_osd_op_w_latency_count) ]
         [ $(scrape | grep -c '^ceph_osd_stages_op_._[a-z]*_sum{ceph_daemon="osd.1"}') = 8 ]
         [ $(sum ceph_osd_op_w_latency_count) -ge 10 ]; [ $(sum ceph_bluestore_kv_commit_lat_count) -ge 10 ]
         [ $(sum ceph_bluestore_onode_hits) -gt 0 ]; [ $(sum ceph_bluefs_wal_total_bytes) -gt 0 ]

@@ -13,7 +13,6 @@ quorum() { # waits until these are the quorum
     done
     timeout 20 ceph quorum_status; tail -n 20 $DIR/log/mon*.log; return 1
 }
-ended() { for try in $(seq 1200); do [ -e /proc/$1 ] || return 0; sleep 0.1; done; return 1; }
 # Sets and gets a key until `stop` is there; writes the longest time that took, less what the machine took, and how often it was done.
 cat > commander.py << END
 import json, os, rados, sys, time
@@ -76,12 +75,12 @@ fn a_cluster_of_one_monitor_becomes_one_of_three_and_outlives_the_first() {
 
         # The leader goes, and then one of the two that are left.
         GONE=$(ceph quorum_status -f json | jq -r .quorum_leader_name); PID=$(pid_of $GONE)
-        forget_pause; $NACRE mon rm --dir $DIR --name $GONE; ended $PID
+        forget_pause; $NACRE mon rm --dir $DIR --name $GONE; gone $PID
         [ -e $DIR/$([ $GONE = a ] && echo mon || echo mon.$GONE)/removed ]
         [ $(ceph mon stat -f json | jq .num_mons) = 2 ]; paused 2 'the leader was removed'
         nok $NACRE mon --dir $DIR --name $GONE
         OTHER=$(ceph quorum_status -f json | jq -r '.quorum_names[1]'); PID=$(pid_of $OTHER)
-        ceph mon rm $OTHER; ended $PID; LAST=$(ceph quorum_status -f json | jq -r '.quorum_names | join(",")'); [ ${#LAST} = 1 ]
+        ceph mon rm $OTHER; gone $PID; LAST=$(ceph quorum_status -f json | jq -r '.quorum_names | join(",")'); [ ${#LAST} = 1 ]
         nok ceph mon rm $LAST; ceph mon rm nobody
         command_off; paused 2 'all of it'"#,
     );
@@ -145,7 +144,7 @@ fn a_cluster_begins_anew_from_the_store_of_one_monitor() {
         &cluster.shell(),
         r#"
         ceph config-key set kept yes; ceph osd pool create kept 1
-        for NAME in a b c; do PID=$(pid_of $NAME); kill -9 $PID; ended $PID; done
+        for NAME in a b c; do PID=$(pid_of $NAME); kill -9 $PID; gone $PID; done
         mv $DIR/mon.b left; mv $DIR/mon.c old; rm -r $DIR/mon
         # At its old address, where the others look for it.
         PORT=$(grep '^mon host' $DIR/ceph.conf | tr ',' '\n' | sed -n '2s/.*://p')
@@ -174,7 +173,7 @@ fn monitors_move_while_they_run_and_while_they_do_not() {
         sed "s/^mon host.*/mon host = v2:127.0.0.1:$TO/" $CEPH_CONF > b.conf; CEPH_CONF=$PWD/b.conf ceph mon stat
         # All of them elsewhere.
         A=$(free_port); B=$(free_port); C=$(free_port)
-        for NAME in a b c; do PID=$(pid_of $NAME); kill $PID; ended $PID; done
+        for NAME in a b c; do PID=$(pid_of $NAME); kill $PID; gone $PID; done
         for NAME in a b c; do $NACRE mon set-addrs --dir $DIR --name $NAME a=127.0.0.1:$A b=127.0.0.1:$B c=127.0.0.1:$C; done
         for NAME in a b c; do run_mon $NAME; done
         sed "s/^mon host.*/$(grep '^mon host' $DIR/ceph.conf)/" $CEPH_CONF > all.conf; export CEPH_CONF=$PWD/all.conf

@@ -3,14 +3,10 @@
 use crate::file_systems;
 use nacre_interop::{Cluster, Shell};
 
-/// `wait COMMAND`, `up COUNT` and `clean`; `kill9`, `line` and `start` of OSDs; `sum` and `same` of images.
-const HANDS: &str = r#"
-wait() { for try in $(seq 600); do "$@" && return; sleep 0.1; done; ceph -s; return 1; }
-up() { [ $(ceph osd stat -f json | jq .num_up_osds) = $1 ]; }
-clean() { local said; said=$(ceph pg stat) && grep -qE '^[0-9]+ pgs: [0-9]+ active\+clean;' <<< "$said" && ! grep -qE 'degraded|misplaced' <<< "$said"; }
-kill9() { kill -9 $(cat $DIR/run/osd.$1.pid); }
-line() { tr '\0' ' ' < /proc/$(cat $DIR/run/osd.$1.pid)/cmdline; }
-start() { setsid $1 >> $DIR/log/again.log 2>&1 < /dev/null & }
+/// Hands for OSDs that are killed; `sum` and `same` of images.
+const HANDS: &str = concat!(
+    include_str!("kills.sh"),
+    r#"
 sum() { rbd --no-progress export "$1" - | sha256sum; }
 same() { [ "$(sum "$1")" = "$(sum "$2")" ] || { echo "$1 and $2 differ" >&2; exit 1; }; }
 fio() { command fio --name=t --ioengine=rbd --clientname=admin --pool=rbd --rbdname=a --verify=crc32c --verify_fatal=1 "$@"; }
@@ -18,7 +14,8 @@ scrubbed() {
   for pg in $(ceph pg ls-by-pool ec -f json | jq -r .pg_stats[].pgid); do ceph pg deep-scrub $pg; done
   sleep 3; wait clean; nok grep -q inconsistent <(ceph health detail)
 }
-"#;
+"#
+);
 
 /// A pool `ec` of two data and `m` parity shards whose objects may be changed in part.
 fn chunks(m: u8) -> String {

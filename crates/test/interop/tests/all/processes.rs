@@ -250,7 +250,7 @@ fn nobody_else_may_read_what_a_cluster_keeps() {
         LINE=$(tr '\0' ' ' < /proc/$(cat $DIR/run/osd.0.pid)/cmdline)
         kill -9 $(cat $DIR/run/osd.0.pid)
         setsid $LINE >> $DIR/log/osd.0.log 2>&1 < /dev/null &
-        for try in $(seq 1200); do [ $(stat -c %a $DIR/osd.0/meta.redb $DIR/osd.0/meta.journal | uniq) = 600 ] && break; sleep 0.1; done
+        until_true 30 '[ "$(stat -c %a $DIR/osd.0/meta.redb $DIR/osd.0/meta.journal | uniq)" = 600 ]'
         [ -z "$(find $DIR -perm /077 ! -type l ! -name ceph.conf)" ]"#);
 }
 
@@ -262,7 +262,6 @@ fn an_osd_that_ends_leaves_the_others_of_its_process_alone() {
     shell.within(180).sh(r#"
         state() { ceph osd dump -f json | jq -r ".osds | map(.up) | join(\"\")"; }
         is() { for try in $(seq 300); do [ $(state) = $1 ] && return; sleep 0.1; done; ceph -s; tail -n 20 both; return 1; }
-        gone() { for try in $(seq 1200); do [ -e /proc/$1 ] || return 0; sleep 0.1; done; return 1; }
         for osd in 0 1; do PID=$(cat $DIR/run/osd.$osd.pid); kill $PID; gone $PID; done; is 001
         both() { setsid $NACRE osd --dir $DIR --id 0 --id 1 > both 2>&1 < /dev/null & PID=$!; }
 
@@ -375,7 +374,7 @@ fn osds_are_added_and_removed_as_the_runbook_says() {
         for try in $(seq 300); do ceph osd safe-to-destroy $ID && break; sleep 0.2; done
         PID=$(cat $DIR/run/osd.$ID.pid); kill $PID; up 3
         ceph osd purge $ID --yes-i-really-mean-it
-        for try in $(seq 1200); do [ -e /proc/$PID ] || break; sleep 0.1; done
+        gone $PID
         rm -r $DIR/osd.$ID
         nok ceph auth get osd.$ID; [ $(ceph osd ls | wc -l) = 3 ]
         clean; for object in $(seq 40); do rados -p $POOL get o$object out; cmp in out; done

@@ -114,7 +114,7 @@ fn a_monitor_without_room_warns_and_does_not_start() {
         for mon in a b c; do
             ceph config set mon.$mon mon_data_avail_crit 0; ceph config set mon.$mon mon_data_avail_warn 0
         done
-        check() { for try in $(seq 600); do ceph health detail | grep -q "$1" && return; sleep 0.1; done; ceph health detail; return 1; }
+        check() { until_true 30 "ceph health detail | grep -q '$1'" || { ceph health detail; return 1; }; }
         ceph config set mon.b mon_data_avail_warn 100
         check 'MON_DISK_LOW.*mon b is low on available space'
         until_true 60 measured

@@ -123,11 +123,11 @@ fn who_lost_the_lock_writes_no_more() {
     shell.sh("rbd create $POOL/a --size 8M
         py() { /usr/bin/python3 -c \"$SCRIBBLER\" $1 >said.$1 2>err.$1; }
         py X & victim=$!
-        for _ in $(seq 900); do [ -s said.X ] && break; sleep 0.1; done; [ -s said.X ]
+        until_true 30 '[ -s said.X ]'
         frozen=$(pgrep -P $victim || echo $victim); kill -STOP $frozen
         said=$(wc -l <said.X)
         py Y & heir=$!
-        for _ in $(seq 3000); do [ $(wc -l <said.Y) -gt 256 ] && break; sleep 0.1; done; [ $(wc -l <said.Y) -gt 256 ]
+        until_true 60 '[ $(wc -l <said.Y) -gt 256 ]'
         kill -STOP $(pgrep -P $heir || echo $heir)
         kill -CONT $frozen; ok=0; wait $victim || ok=$?; [ $ok != 0 ]
         grep -qi 'shut' err.X || { cat err.X >&2; exit 1; }

@@ -7,9 +7,9 @@ use nacre_interop::Cluster;
 #[test]
 fn recovery_keeps_to_the_target_that_is_set_and_says_how_far_it_is() {
     let Some(cluster) = Cluster::start_processes(4) else { return };
-    let script = r#"
-        wait() { for try in $(seq 600); do "$@" && return; sleep 0.1; done; ceph -s; return 1; }
-        clean() { local said; said=$(ceph pg stat) && grep -qE '^[0-9]+ pgs: [0-9]+ active\+clean;' <<< "$said" && ! grep -qE 'degraded|misplaced' <<< "$said"; }
+    let script = concat!(
+        include_str!("kills.sh"),
+        r#"
         ceph balancer off
         ceph osd pool create data 32; ceph osd pool application enable data rados; wait clean
         recovery() { $NACRE recovery "$@" --dir $DIR; }
@@ -46,6 +46,7 @@ fn recovery_keeps_to_the_target_that_is_set_and_says_how_far_it_is() {
         move off out; [ $seconds = 0 ]
         # What it moved is counted in bytes, too.
         ceph pg dump pgs -f json | jq -e '[.pg_stats[].stat_sum.num_bytes_recovered] | add > 30000000'
-        recovery target | grep -q '^off'"#;
+        recovery target | grep -q '^off'"#
+    );
     cluster.shell().within(200).sh(script);
 }
