@@ -5,6 +5,7 @@ import os
 import pathlib
 import subprocess
 import sys
+import threading
 import time
 import uuid
 
@@ -48,6 +49,24 @@ def raw_write_us(places, seconds):
     if done.returncode:
         sys.exit(f"fio on {', '.join(places)} failed:\n{done.stdout}{done.stderr}")
     return fio_figures(done.stdout, "write")["clat_ns"]["mean"] / 1e3
+
+
+def in_flight(depth, ask, names):
+    """Calls `ask(name, done)` for each name, which begins a request that calls `done` in the end, with at most `depth` under way; waits for
+    all. Gives how many there were."""
+    room, count = threading.Semaphore(depth), 0
+    for name in names:
+        room.acquire()
+        ask(name, lambda *_: room.release())
+        count += 1
+    for _ in range(depth):
+        room.acquire()
+    return count
+
+
+def in_turn(sides, number):
+    """The order of a round. ABBA: no side always runs first."""
+    return sides if number % 2 == 0 else sides[::-1]
 
 
 def rss_bytes(pid):
@@ -241,8 +260,9 @@ class OnDevices(Nacre):
         self.run("ceph", "osd", "pool", "create", pool, "32", "32", "replicated", self.RULE, "--size", str(copies), "--autoscale-mode", "off")
         self.wait_until("clean", self.is_clean)
 
-    def cpu(self):
-        return sum(cpu_seconds(process.pid) for process in self.osds.values())
+    def pids(self):
+        """Without that of osd.0, which has none of the data."""
+        return [process.pid for process in self.osds.values()]
 
     def stop(self):
         for osd in list(self.osds):

@@ -4,7 +4,7 @@ use crate::library::{Library, failed};
 use bytes::Bytes;
 use fjall::config::CompressionPolicy;
 use fjall::{CompressionType, Database, Keyspace, KeyspaceCreateOptions, PersistMode};
-use nacre_kv::{Durability, KvBatch, KvError, Pair};
+use nacre_kv::{Durability, KvError, Pair};
 use std::ops::Bound;
 use std::path::Path;
 
@@ -35,13 +35,10 @@ impl FjallLibrary {
 }
 
 impl Library for FjallLibrary {
-    fn write(&self, batch: &KvBatch, durability: Durability) -> Result<(), KvError> {
-        if !batch.prefixes().is_empty() {
-            return Err(KvError::Misuse("prefixes are not deleted here".to_owned()));
-        }
+    fn write(&self, ops: &[(Bytes, Option<Bytes>)], durability: Durability) -> Result<(), KvError> {
         let mode = (durability == Durability::Durable).then_some(PersistMode::SyncData);
         let mut changes = self.database.batch().durability(mode);
-        for (key, value) in batch.ops() {
+        for (key, value) in ops {
             match value {
                 Some(value) => changes.insert(&self.records, key.as_ref(), value.as_ref()),
                 None => changes.remove(&self.records, key.as_ref()),

@@ -8,12 +8,20 @@ use std::thread::JoinHandle;
 
 /// What is needed of a foreign store.
 pub(crate) trait Library: Send + Sync + 'static {
-    /// Applies all of a batch or nothing, and waits until it is durable if it is to be.
-    fn write(&self, batch: &KvBatch, durability: Durability) -> Result<(), KvError>;
+    /// Puts and deletes all of these keys or none, and waits until that is durable if it is to be.
+    fn write(&self, ops: &[(bytes::Bytes, Option<bytes::Bytes>)], durability: Durability) -> Result<(), KvError>;
     /// The value of a key.
     fn get(&self, key: &[u8]) -> Result<Option<bytes::Bytes>, KvError>;
     /// Pairs in the order of keys.
     fn scan(&self, start: Bound<&[u8]>, end: Bound<&[u8]>, count_max: usize) -> Result<Vec<Pair>, KvError>;
+}
+
+/// Applies all of a batch or nothing.
+fn write(library: &impl Library, batch: &KvBatch, durability: Durability) -> Result<(), KvError> {
+    if !batch.prefixes().is_empty() {
+        return Err(KvError::Misuse("prefixes are not deleted here".to_owned()));
+    }
+    library.write(batch.ops(), durability)
 }
 
 /// What a library's error is to us.
@@ -40,7 +48,7 @@ impl<L: Library> Threaded<L> {
         let used = Arc::clone(&library);
         let serve = move || {
             for (tag, batch) in asked {
-                let result = used.write(&batch, Durability::Durable);
+                let result = write(used.as_ref(), &batch, Durability::Durable);
                 if finished.send(KvCompletion { tag, result }).is_err() {
                     return;
                 }
@@ -81,7 +89,7 @@ impl<L: Library> KvStore for Threaded<L> {
         {
             self.take(completion);
         }
-        self.library.write(batch, durability)
+        write(self.library.as_ref(), batch, durability)
     }
 
     fn submit(&mut self, batch: KvBatch, tag: KvTag) {

@@ -66,7 +66,7 @@ impl Workload<'_> {
             .collect();
         order.sort_unstable();
         for part in order.chunks(usize::try_from(batch_objects)?) {
-            let mut batch = self.batch();
+            let mut batch = Batch::default();
             for (_, _, object) in part {
                 let name = records::name_of(*object);
                 batch.put(records::name_key(&name), records::name_value(*object, &name));
@@ -77,7 +77,7 @@ impl Workload<'_> {
         let mut next = 0;
         while next < self.args.objects {
             let end = self.args.objects.min(next + batch_objects);
-            let mut batch = self.batch();
+            let mut batch = Batch::default();
             (next..end).for_each(|object| self.put_object(&mut batch, object));
             self.commit(batch, &mut tally)?;
             next = end;

@@ -7,6 +7,7 @@ use crate::report::Line;
 use crate::workload::Workload;
 use anyhow::{Result, ensure};
 use bytes::Bytes;
+use nacre_types::Entropy;
 use std::ops::Bound;
 use std::time::{Duration, Instant};
 
@@ -76,8 +77,8 @@ impl Workload<'_> {
 
     /// Reads the onode or the name of an object anywhere.
     fn read_one(&mut self) -> Result<Duration> {
-        let object = self.random.below(self.args.objects);
-        let key = if self.random.below(2) == 0 {
+        let object = self.random.u64() % self.args.objects;
+        let key = if self.random.u64().is_multiple_of(2) {
             records::onode_key(object)
         } else {
             records::name_key(&records::name_of(object))

@@ -11,7 +11,8 @@
 
 use bytes::Bytes;
 use nacre_denc::Writer;
-use nacre_types::{HObject, SpgId};
+use nacre_types::entropy::SeededEntropy;
+use nacre_types::{Entropy, HObject, SpgId};
 
 /// PGs of the pool.
 const PGS: u32 = 64;
@@ -78,39 +79,17 @@ pub(crate) fn page_key(object: u64) -> Bytes {
 }
 
 /// An onode with the next state of its object.
-pub(crate) fn onode_value(random: &mut Random) -> Bytes {
+pub(crate) fn onode_value(random: &mut SeededEntropy) -> Bytes {
     value(ONODE_BYTES, random)
 }
 
 /// A page of blocks, likewise.
-pub(crate) fn page_value(random: &mut Random) -> Bytes {
+pub(crate) fn page_value(random: &mut SeededEntropy) -> Bytes {
     value(PAGE_BYTES, random)
 }
 
-fn value(length: usize, random: &mut Random) -> Bytes {
+fn value(length: usize, random: &mut SeededEntropy) -> Bytes {
     let mut bytes = vec![0; length];
-    bytes.chunks_exact_mut(8).for_each(|chunk| chunk.copy_from_slice(&random.next().to_le_bytes()));
+    random.fill(&mut bytes);
     bytes.into()
-}
-
-/// Random numbers from a seed: splitmix64.
-#[derive(Debug, Clone)]
-pub(crate) struct Random(u64);
-
-impl Random {
-    pub(crate) const fn new(seed: u64) -> Self {
-        Self(seed)
-    }
-
-    pub(crate) const fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    /// A number less than `end`, which is not 0.
-    pub(crate) const fn below(&mut self, end: u64) -> u64 {
-        self.next() % end
-    }
 }

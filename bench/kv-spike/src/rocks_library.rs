@@ -2,7 +2,7 @@
 
 use crate::library::{Library, failed};
 use bytes::Bytes;
-use nacre_kv::{Durability, KvBatch, KvError, Pair};
+use nacre_kv::{Durability, KvError, Pair};
 use rocksdb::{BlockBasedOptions, Cache, DB, DBCompressionType, Direction, IteratorMode, Options};
 use rocksdb::{ReadOptions, WriteBatch, WriteOptions};
 use std::ops::Bound;
@@ -41,12 +41,9 @@ impl RocksLibrary {
 }
 
 impl Library for RocksLibrary {
-    fn write(&self, batch: &KvBatch, durability: Durability) -> Result<(), KvError> {
-        if !batch.prefixes().is_empty() {
-            return Err(KvError::Misuse("prefixes are not deleted here".to_owned()));
-        }
+    fn write(&self, ops: &[(Bytes, Option<Bytes>)], durability: Durability) -> Result<(), KvError> {
         let mut changes = WriteBatch::default();
-        for (key, value) in batch.ops() {
+        for (key, value) in ops {
             match value {
                 Some(value) => changes.put(key, value),
                 None => changes.delete(key),

@@ -3,11 +3,14 @@
 use crate::args::{Args, Phase};
 use crate::engine;
 use crate::meter::MemoryWatch;
-use crate::records::{self, Random};
+use crate::records;
 use anyhow::Result;
 use nacre_kv::{KvBatch, KvCompletion, KvStore, KvTag};
+use nacre_types::Entropy;
+use nacre_types::entropy::SeededEntropy;
 
 /// A batch, and how much it is.
+#[derive(Default)]
 pub(crate) struct Batch {
     pub(crate) changes: KvBatch,
     pub(crate) objects: u64,
@@ -16,10 +19,6 @@ pub(crate) struct Batch {
 }
 
 impl Batch {
-    fn new() -> Self {
-        Self { changes: KvBatch::default(), objects: 0, bytes: 0 }
-    }
-
     pub(crate) fn put(&mut self, key: bytes::Bytes, value: bytes::Bytes) {
         self.bytes += (key.len() + value.len()) as u64;
         self.changes.put(key, value);
@@ -30,7 +29,7 @@ impl Batch {
 pub(crate) struct Workload<'a> {
     pub(crate) args: &'a Args,
     pub(crate) store: Box<dyn KvStore>,
-    pub(crate) random: Random,
+    pub(crate) random: SeededEntropy,
     pub(crate) memory: MemoryWatch,
     next_tag: u64,
     completions: Vec<KvCompletion>,
@@ -42,7 +41,7 @@ impl<'a> Workload<'a> {
             args,
             memory: MemoryWatch::begin()?,
             store: engine::open(args)?,
-            random: Random::new(args.seed),
+            random: SeededEntropy(args.seed),
             next_tag: 0,
             completions: Vec::new(),
         })
@@ -68,7 +67,7 @@ impl<'a> Workload<'a> {
 
     /// New objects, their records in the order in which a checkpoint has them: by number, then names by key.
     pub(crate) fn new_objects(&mut self, objects: std::ops::Range<u64>) -> Batch {
-        let mut batch = Batch::new();
+        let mut batch = Batch::default();
         let mut names = Vec::with_capacity(usize::try_from(objects.end - objects.start).unwrap_or(0));
         for object in objects {
             self.put_object(&mut batch, object);
@@ -83,10 +82,10 @@ impl<'a> Workload<'a> {
     /// Objects anywhere that were changed.
     pub(crate) fn changed_objects(&mut self) -> Batch {
         let mut objects: Vec<u64> =
-            (0..self.args.batch_objects).map(|_| self.random.below(self.args.objects)).collect();
+            (0..self.args.batch_objects).map(|_| self.random.u64() % self.args.objects).collect();
         objects.sort_unstable();
         objects.dedup();
-        let mut batch = Batch::new();
+        let mut batch = Batch::default();
         objects.into_iter().for_each(|object| self.put_object(&mut batch, object));
         batch
     }
@@ -98,11 +97,6 @@ impl<'a> Workload<'a> {
         if self.has_page(object) {
             batch.put(records::page_key(object), records::page_value(&mut self.random));
         }
-    }
-
-    /// An empty batch for other orders.
-    pub(crate) fn batch(&self) -> Batch {
-        Batch::new()
     }
 
     /// Hands a batch to the store.

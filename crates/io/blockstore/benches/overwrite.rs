@@ -17,7 +17,7 @@
 //! counted by kind: to the log's area; durable each, which are payload beside a record; and others, which are homes that a checkpoint
 //! writes, or payload in four pieces and more.
 
-use nacre_blockstore::{BlockStore, Options};
+use nacre_blockstore::{BlockStore, Options, SplitDisk};
 use nacre_buf::{AlignedBuf, BufList, Bytes};
 use nacre_env::disk::{DiskCompletion, DiskInfo, DiskTag, Durability};
 use nacre_env::real::{DriverChoice, RealDisk, RealNet};
@@ -34,7 +34,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-const BLOCK: usize = 4096;
 const PGS: u32 = 8;
 /// Log entries that a PG keeps.
 const LOG_ENTRIES: u64 = 2000;
@@ -59,10 +58,7 @@ impl Asked {
     }
 
     fn all(&self) -> [[u64; 2]; KINDS.len()] {
-        std::array::from_fn(|kind| {
-            let count = |nth: usize| self.0.get(kind).and_then(|kind| kind.get(nth));
-            [0, 1].map(|nth| count(nth).map_or(0, |count| count.load(Ordering::Relaxed)))
-        })
+        self.0.each_ref().map(|counts| counts.each_ref().map(|count| count.load(Ordering::Relaxed)))
     }
 }
 
@@ -218,7 +214,7 @@ impl Bench {
     ) -> anyhow::Result<Self> {
         net.watch(disk.wake_fd())?;
         let asked_of = Asked::default();
-        let log_end = (2 * BLOCK as u64) + nacre_blockstore::log_bytes(&mut disk)?;
+        let log_end = SplitDisk::HEAD_BYTES + nacre_blockstore::log_bytes(&mut disk)?;
         let disk = Counted { disk, asked: asked_of.clone(), log_end };
         let (store, _) = BlockStore::open(Box::new(disk), kv, options)?;
         Ok(Self {
@@ -321,7 +317,7 @@ impl Bench {
 
     fn overwrite(&mut self, depth: usize, until: Until) {
         let bytes = self.write_bytes;
-        let mut data = AlignedBuf::with_len(usize::try_from(bytes).unwrap_or(BLOCK));
+        let mut data = AlignedBuf::with_len(usize::try_from(bytes).expect("of an object"));
         data.fill(5);
         let data = data.freeze();
         self.latencies = Vec::with_capacity(1 << 20);
@@ -381,14 +377,14 @@ impl Bench {
         let count = latencies.len().max(1) as f64;
         latencies.sort_unstable();
         let median = latencies.get(latencies.len() / 2).copied().unwrap_or_default();
-        let reads = self.asked.all().iter().zip(before).map(|(now, before)| now[0] - before[0]).nth(4);
+        let reads = self.asked.all()[4][0] - before[4][0];
         let free = self.store.counters().free;
         writeln!(
             std::io::stdout(),
             "read whole: {:.0} MB/s, median {median:?}, {:.0} us of all threads, {:.1} requests for each object; {} MiB free in {} pieces, {} MiB of it in long ones",
             count * self.object_bytes as f64 / took.as_secs_f64() / 1e6,
             cpus.as_micros() as f64 / count,
-            reads.unwrap_or(0) as f64 / count,
+            reads as f64 / count,
             free.bytes >> 20,
             free.runs,
             free.long_bytes >> 20
