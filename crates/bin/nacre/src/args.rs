@@ -143,7 +143,7 @@ pub(crate) struct UpArgs {
     /// Addresses of a new cluster's monitors, one for each with commas between them, instead of that of --listen.
     #[arg(long, value_delimiter = ',')]
     pub(crate) mon_listen: Vec<IpAddr>,
-    /// Port of the first monitor of a new cluster; chosen by the system if not given, as those of the others are.
+    /// Port of the first monitor of a new cluster; a free one between 20000 and 32000 if not given, as those of the others are.
     #[arg(long)]
     pub(crate) port: Option<u16>,
     /// Threads per OSD, each with parts of its store: those of a new cluster in files are made for as many, one if not given, and never have

@@ -13,14 +13,21 @@ use anyhow::{Context, Result, bail};
 use nacre_auth::{CryptoKey, RecoveryKey};
 use nacre_env::{Clock, RealClock, SystemEntropy};
 use nacre_monitor::{MkfsOptions, MkfsOsd, Monitor};
-use nacre_types::{AddrVec, EntityAddr, OsdId, Uuid};
+use nacre_types::{AddrVec, EntityAddr, Entropy, OsdId, Uuid};
+use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::ops::Range;
 use std::time::Duration;
 
 /// OSDs that have not booted after this time will not, on a busy machine either.
 const BOOT_TIMEOUT: Duration = Duration::from_secs(60);
 /// OSDs of one embedded cluster; each is at least one thread.
 const OSDS_MAX: usize = 64;
+/// Ports for the monitors of a new cluster: below those that Linux gives to connections (`ip_local_port_range`, from 32768), any of which may
+/// be a connection's when a monitor starts again.
+const MON_PORTS: Range<u16> = 20_000..32_000;
+/// Ports in a row that are tried.
+const PORT_TRIES: usize = 64;
 /// Largest store in files that `nacre up` makes when no size is given: its OSDs share a machine with whatever else it is for.
 const UP_OSD_BYTES_MAX: u64 = 10 << 30;
 
@@ -204,7 +211,7 @@ fn make(folder: &Folder, options: &UpArgs, clock: &RealClock) -> Result<Identity
     }
     let mut entropy = SystemEntropy::default();
     let fsid = random_uuid(&mut entropy);
-    let monitors = monitor_addrs(options, mon_count)?;
+    let monitors = monitor_addrs(options, mon_count, &mut entropy)?;
     let mons = monitors.iter().zip(0..).map(|(addr, rank)| (mon_name(rank), AddrVec::of(*addr))).collect();
     let mut mkfs = MkfsOptions::new(fsid, mons, clock.wall(), &mut entropy);
     mkfs.osds_are_failure_domains = true;
@@ -253,7 +260,7 @@ fn make(folder: &Folder, options: &UpArgs, clock: &RealClock) -> Result<Identity
 }
 
 /// Where the monitors of a new cluster are to listen.
-fn monitor_addrs(options: &UpArgs, count: usize) -> Result<Vec<EntityAddr>> {
+fn monitor_addrs(options: &UpArgs, count: usize, entropy: &mut SystemEntropy) -> Result<Vec<EntityAddr>> {
     let listens = match options.mon_listen.len() {
         0 => vec![options.listen; count],
         given if given == count => options.mon_listen.clone(),
@@ -264,7 +271,7 @@ fn monitor_addrs(options: &UpArgs, count: usize) -> Result<Vec<EntityAddr>> {
         check_listen(listen)?;
         let given = options.port.filter(|_| found.is_empty());
         let socket = loop {
-            let socket = SocketAddr::new(listen, given.map_or_else(|| free_port(listen), Ok)?);
+            let socket = SocketAddr::new(listen, given.map_or_else(|| free_port(listen, entropy), Ok)?);
             if !found.contains(&socket) {
                 break socket;
             }
@@ -274,10 +281,16 @@ fn monitor_addrs(options: &UpArgs, count: usize) -> Result<Vec<EntityAddr>> {
     Ok(found.into_iter().map(|socket| EntityAddr::msgr2(socket, 0)).collect())
 }
 
-/// A port that is free now; the monitor keeps it for the cluster's life.
-fn free_port(listen: IpAddr) -> Result<u16> {
-    let probe = TcpListener::bind((listen, 0)).with_context(|| format!("cannot listen on {listen}"))?;
-    Ok(probe.local_addr()?.port())
+/// A port that is free now, one of `MON_PORTS` by chance; the monitor keeps it for the cluster's life.
+fn free_port(listen: IpAddr, entropy: &mut impl Entropy) -> Result<u16> {
+    let first = usize::try_from(entropy.u64() % MON_PORTS.len() as u64).expect("less than there are ports");
+    for port in MON_PORTS.cycle().skip(first).take(PORT_TRIES) {
+        match TcpListener::bind((listen, port)) {
+            Err(error) if error.kind() == ErrorKind::AddrInUse => {}
+            bound => return bound.map(|_| port).with_context(|| format!("cannot listen on {listen}")),
+        }
+    }
+    bail!("no port for a monitor: {PORT_TRIES} of {listen} in a row are taken; --port gives one")
 }
 
 /// Makes the stores side by side: each zeroes its log.
@@ -351,4 +364,22 @@ fn print_welcome(
     stock.print_welcome(&client);
     println!();
     println!("Ctrl-C stops the cluster.");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nacre_types::entropy::SeededEntropy;
+    use std::net::Ipv4Addr;
+
+    #[test]
+    fn a_monitors_port_is_free_and_none_that_connections_get() {
+        let listen = Ipv4Addr::LOCALHOST;
+        let same = [SeededEntropy(7), SeededEntropy(7)].map(|mut entropy| {
+            let port = free_port(listen.into(), &mut entropy).expect("a port");
+            assert!(MON_PORTS.contains(&port), "{port}");
+            (port, TcpListener::bind((listen, port)).expect("it is free"))
+        });
+        assert_ne!(same[0].0, same[1].0, "the first is taken");
+    }
 }
