@@ -12,6 +12,7 @@ pub(super) static TABLE: &[OptionInfo] = &[
     .services(&["mon"]),
     row("mon_allow_pool_size_one", Kind::Bool, "false", "Pools may keep a single copy").services(&["mon"]),
     row("mon_clock_drift_allowed", Kind::Float, "0.05", "Seconds that the clocks of monitors may differ")
+        .at_least("0")
         .services(&["mon"]),
     row("mon_cluster_log_to_file", Kind::Bool, "true", "Write the cluster log to a file").services(&["mon"]),
     row("mon_data", Kind::Text, "/var/lib/ceph/mon/$cluster-$id", "Folder of a monitor's store")

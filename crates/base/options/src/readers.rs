@@ -84,6 +84,7 @@ const MON: &[&str] = &[
     "mds_beacon_interval",
     "mon_allow_pool_delete",
     "mon_allow_pool_size_one",
+    "mon_clock_drift_allowed",
     "mon_crush_min_required_version",
     "mon_data_avail_crit",
     "mon_data_avail_warn",
@@ -230,7 +231,6 @@ const MISSING: &[(&str, &[&str])] = &[
         &["erasure_code_dir", "osd_erasure_code_plugins", "osd_pool_default_erasure_code_profile"],
     ),
     ("the manager asks for a report every 5 s", &["osd_mon_report_interval"]),
-    ("it is 0.05 s", &["mon_clock_drift_allowed"]),
     ("the cluster log is kept by the monitor alone", &["mon_cluster_log_to_file"]),
     ("500 maps are kept", &["mon_min_osdmap_epochs"]),
     (

@@ -3,12 +3,8 @@
 use nacre_quorum::NodeId;
 use nacre_types::{Stamp, UTime};
 use std::collections::BTreeMap;
-use std::time::Duration;
 
-/// Clocks that differ by more are told of; Ceph's `mon_clock_drift_allowed`.
-const SKEW_MAX: Duration = Duration::from_millis(50);
-
-/// Which other monitors' clocks differ from ours.
+/// How far other monitors' clocks are from ours.
 #[derive(Debug, Default)]
 pub(crate) struct ClockWatch {
     /// Seconds by which each is ahead for certain, negative where it is behind, and of the round trip.
@@ -31,27 +27,13 @@ impl ClockWatch {
         let skew = nanos(theirs) + way - nanos(wall);
         let certain = skew.unsigned_abs().saturating_sub(round_trip.as_nanos() / 2);
         let ahead_s = (certain as f64 / 1e9).copysign(if skew < 0 { -1.0 } else { 1.0 });
-        let was_skewed = self.is_skewed(by);
         self.measured.insert(by, (ahead_s, round_trip.as_secs_f64()));
-        if was_skewed != Some(true) && self.is_skewed(by) == Some(true) {
-            let ms = skew / 1_000_000;
-            tracing::warn!(
-                member = by.0,
-                ms,
-                "the clock of another monitor differs; check time synchronisation on both machines"
-            );
-        }
         skew
     }
 
     /// A monitor is no longer connected.
     pub(crate) fn lost(&mut self, with: NodeId) {
         self.measured.remove(&with);
-    }
-
-    /// Whether the clock of another monitor differs by too much, if that was measured.
-    fn is_skewed(&self, id: NodeId) -> Option<bool> {
-        self.measured.get(&id).map(|(ahead_s, _)| ahead_s.abs() > SKEW_MAX.as_secs_f64())
     }
 
     /// By how many seconds the clock of another monitor is ahead for certain, negative where it is behind, and how long it takes to ask it.
@@ -70,10 +52,10 @@ mod tests {
         let times = (Stamp(0), Stamp(40_000_000));
         let at = |nsec| UTime { sec: 100, nsec };
         assert_eq!(watch.answered(NodeId(2), times, at(20_000_000), at(40_000_000)), 0);
-        assert_eq!(watch.is_skewed(NodeId(2)), Some(false));
+        assert_eq!(watch.measured(NodeId(2)), Some((0.0, 0.04)));
         assert_eq!(watch.answered(NodeId(2), times, at(320_000_000), at(40_000_000)), 300_000_000);
-        assert_eq!(watch.is_skewed(NodeId(2)), Some(true));
+        assert_eq!(watch.measured(NodeId(2)), Some((0.28, 0.04)));
         watch.lost(NodeId(2));
-        assert_eq!(watch.is_skewed(NodeId(2)), None);
+        assert_eq!(watch.measured(NodeId(2)), None);
     }
 }

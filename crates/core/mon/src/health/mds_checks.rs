@@ -39,8 +39,19 @@ fn are(count: usize) -> &'static str {
     if count == 1 { "is" } else { "are" }
 }
 
+/// Servers of ranks that send no beacons, and that nobody can replace. Ceph's health does not speak of them.
+fn silent(fs: &MdsMap) -> impl Iterator<Item = &MdsInfo> {
+    fs.up.values().filter_map(|gid| fs.mds_info.get(gid)).filter(|info| info.is_laggy())
+}
+
 fn degraded(fs: &MdsMap) -> Option<String> {
-    fs.is_degraded().then(|| format!("fs {} is degraded", fs.fs_name))
+    let name = &fs.fs_name;
+    let silent: Vec<String> =
+        silent(fs).map(|info| format!("mds.{} of rank {} sends no beacons", info.name, info.rank)).collect();
+    match silent.is_empty() {
+        false => Some(format!("fs {name} is degraded: {}", silent.join(", "))),
+        true => fs.is_degraded().then(|| format!("fs {name} is degraded")),
+    }
 }
 
 fn fewer(fs: &MdsMap) -> Option<String> {
@@ -50,7 +61,7 @@ fn fewer(fs: &MdsMap) -> Option<String> {
 }
 
 fn all_down(fs: &MdsMap) -> Option<String> {
-    (fs.up.is_empty() && fs.max_mds > 0)
+    (fs.up.len() == silent(fs).count() && fs.max_mds > 0)
         .then(|| format!("fs {} is offline because no MDS is active for it.", fs.fs_name))
 }
 
@@ -81,7 +92,7 @@ fn failed_ranks(map: &FsMap) -> Option<Check> {
 }
 
 fn missing_standbys(map: &FsMap) -> Option<Check> {
-    let standbys = map.standby_daemons.len();
+    let standbys = map.standby_daemons.values().filter(|info| !info.is_laggy()).count();
     let missing = map.filesystems.iter().map(|fs| fs.mds_map.standbys_missing(standbys)).max()?;
     let line = format!("have {standbys}; want {missing} more");
     let summary = "insufficient standby MDS daemons available";

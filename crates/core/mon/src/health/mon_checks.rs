@@ -3,10 +3,11 @@
 use super::{Check, Severity};
 use crate::quorum_view::MonitorView;
 use crate::state::State;
+use std::str::FromStr;
 
-/// Seconds that the clocks of monitors may differ: `mon_clock_drift_allowed`, which nobody can set yet.
-const CLOCK_DRIFT_MAX_S: f64 = 0.05;
-/// `mon_data_avail_crit` of a monitor without a usable value.
+/// `mon_clock_drift_allowed` of a monitor without a usable value: seconds by which its clock may differ from the leader's.
+const CLOCK_DRIFT_ALLOWED_S: f64 = 0.05;
+/// And `mon_data_avail_crit`.
 const DISK_AVAIL_CRIT: u8 = 5;
 /// And `mon_data_avail_warn`.
 const DISK_AVAIL_LOW: u8 = 30;
@@ -56,25 +57,27 @@ fn known(state: &State) -> impl Iterator<Item = (&str, &MonitorView)> {
 fn clock_skew(state: &State) -> Option<Check> {
     let skewed = known(state).filter_map(|(name, monitor)| {
         let skew = monitor.clock_skew_s?.abs();
-        (skew > CLOCK_DRIFT_MAX_S).then_some((name, skew, monitor.latency_s))
+        let text = state.config.of_other_monitor("mon_clock_drift_allowed", name);
+        let allowed = number(text, CLOCK_DRIFT_ALLOWED_S);
+        let latency = monitor.latency_s;
+        let line = format!("mon.{name} clock skew {skew}s > max {allowed}s (latency {latency}s)");
+        (skew > allowed).then(|| (format!("mon.{name}"), line))
     });
-    let (names, lines): (Vec<String>, Vec<String>) = skewed
-        .map(|(name, skew, latency)| {
-            let line =
-                format!("mon.{name} clock skew {skew}s > max {CLOCK_DRIFT_MAX_S}s (latency {latency}s)");
-            (format!("mon.{name}"), line)
-        })
-        .unzip();
+    let (names, lines): (Vec<String>, Vec<String>) = skewed.unzip();
     let summary = format!("clock skew detected on {}", names.join(", "));
     (!lines.is_empty()).then(|| Check::new("MON_CLOCK_SKEW", Severity::Warn, summary, lines))
+}
+
+/// The number that an option's text is, or its default.
+fn number<T: FromStr>(text: Option<&str>, default: T) -> T {
+    text.and_then(|text| text.parse().ok()).unwrap_or(default)
 }
 
 /// How bad it is that a monitor has so much room, by its own options.
 fn severity_of_room(state: &State, name: &str, percent: u8) -> Severity {
     let config = &state.config;
-    let of = |text: Option<&str>, fallback| text.and_then(|text| text.parse().ok()).unwrap_or(fallback);
-    let crit: u8 = of(config.of_other_monitor("mon_data_avail_crit", name), DISK_AVAIL_CRIT);
-    let warn: u8 = of(config.of_other_monitor("mon_data_avail_warn", name), DISK_AVAIL_LOW);
+    let crit = number(config.of_other_monitor("mon_data_avail_crit", name), DISK_AVAIL_CRIT);
+    let warn = number(config.of_other_monitor("mon_data_avail_warn", name), DISK_AVAIL_LOW);
     match percent {
         _ if percent <= crit => Severity::Error,
         _ if percent <= warn => Severity::Warn,

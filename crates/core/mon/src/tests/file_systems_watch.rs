@@ -155,14 +155,31 @@ fn a_monitor_that_was_not_there_itself_waits_anew() {
     assert_eq!(m.state(&world), state::ACTIVE);
 }
 
-/// When no server at all is heard, the way to this monitor may be the fault.
+/// When no server at all is heard, the way to this monitor may be the fault. Health says it nevertheless: files cannot be reached.
 #[test]
-fn where_nobody_is_heard_nobody_is_replaced() {
-    let (mut world, _, m, n) = world_with_two();
+fn where_nobody_is_heard_nobody_is_replaced_and_health_says_so() {
+    let (mut world, admin, mut m, mut n) = world_with_two();
+    let checks = |world: &mut World| {
+        ["MDS_ALL_DOWN", "FS_DEGRADED", "MDS_INSUFFICIENT_STANDBY"]
+            .map(|code| world.health_check(admin, code).map(|(_, _, lines)| lines))
+    };
+    live(&mut world, 2, &mut [&mut m, &mut n]);
+    assert_eq!(checks(&mut world), [None, None, None]);
     world.pass(SECOND * 40);
     assert_eq!((m.rank(&world), n.rank(&world)), (0, -1));
     let laggy: Vec<bool> = map(&world).servers().map(nacre_maps::MdsInfo::is_laggy).collect();
     assert_eq!(laggy, [true, true]);
+    let said = |line: &str| Some(vec![line.to_owned()]);
+    assert_eq!(
+        checks(&mut world),
+        [
+            said("fs a is offline because no MDS is active for it."),
+            said("fs a is degraded: mds.m of rank 0 sends no beacons"),
+            said("have 0; want 1 more"),
+        ]
+    );
+    live(&mut world, 1, &mut [&mut m, &mut n]);
+    assert_eq!(checks(&mut world), [None, None, None]);
 }
 
 #[test]

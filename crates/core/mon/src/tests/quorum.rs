@@ -121,25 +121,29 @@ fn clocks_that_differ_and_full_file_systems_show() {
 }
 
 #[test]
-fn how_full_file_systems_may_be_is_as_the_options_say() {
+fn how_full_file_systems_may_be_and_how_far_clocks_differ_is_as_the_options_say() {
     let (mut world, admin) = two_of_three();
     let mut view = world.mon.state().quorum.clone();
     let with_20_percent = MonitorView {
         is_in_quorum: true,
         is_heard: true,
         disk_avail_percent: Some(20),
+        clock_skew_s: Some(-0.25),
         ..MonitorView::default()
     };
     view.monitors.insert("b".to_owned(), with_20_percent);
     world.mon.set_quorum(view);
-    let checks =
-        |world: &mut World| ["MON_DISK_LOW", "MON_DISK_CRIT"].map(|code| check(world, admin, code).is_some());
-    assert_eq!(checks(&mut world), [true, false]);
-    let mut set = |option: &str, value: u32| {
+    let checks = |world: &mut World| {
+        ["MON_DISK_LOW", "MON_DISK_CRIT", "MON_CLOCK_SKEW"].map(|code| check(world, admin, code).is_some())
+    };
+    assert_eq!(checks(&mut world), [true, false, true]);
+    let mut set = |option: &str, value: f64| {
         let ask = format!(r#"{{"prefix":"config set","who":"mon.b","name":"{option}","value":"{value}"}}"#);
         assert_eq!(world.ask(admin, &ask).map(|ack| ack.result), Some(0));
         checks(&mut world)
     };
-    assert_eq!(set("mon_data_avail_warn", 19), [false, false]);
-    assert_eq!(set("mon_data_avail_crit", 20), [false, true]);
+    assert_eq!(set("mon_data_avail_warn", 19.0), [false, false, true]);
+    assert_eq!(set("mon_data_avail_crit", 20.0), [false, true, true]);
+    assert_eq!(set("mon_clock_drift_allowed", 0.25), [false, true, false]);
+    assert_eq!(set("mon_clock_drift_allowed", 0.24), [false, true, true]);
 }

@@ -93,3 +93,47 @@ fn an_unoptimised_build_is_refused() {
         .expect_text("unoptimised build");
     assert_eq!(shell.sh("ceph osd pool ls | grep nacre-bench || true"), "");
 }
+
+/// Each experiment of the catalogue is carried out, shortly: it has figures of each cell for both of its sides, and a page; and two copies, or
+/// a code, write as many bytes less as they must.
+#[test]
+#[ignore = "takes 20 minutes; NACRE_BIN=(a release build) cargo test -p nacre-interop --test all bench:: -- --ignored --nocapture"]
+fn every_experiment_answers_what_it_asks() {
+    let Some(cluster) = Cluster::start_processes(1) else { return };
+    let shell = cluster.shell().within(600);
+    let listed = shell.sh("$NACRE bench experiment");
+    let mut names = listed.lines().filter(|line| !line.starts_with(' ') && !line.is_empty()).peekable();
+    assert_eq!(names.peek(), Some(&"osds-per-device"));
+    let (mut count, mut compared) = (0, 0);
+    for name in names.take_while(|name| !name.contains(' ')) {
+        let log = if name == "log-device" { "--log-dir /dev/shm" } else { "" };
+        shell.sh(&format!(
+            "$NACRE bench experiment {name} --rounds 1 --seconds 2 --warmup 1 --size-mib 256 --dir . {log} --json \
+             --out {name}.jsonl --html {name}.html --allow-unoptimised > {name}.verdicts"
+        ));
+        let verdicts = lines(&shell.sh(&format!("cat {name}.verdicts")));
+        let has_both = |verdict: &Value| ["a", "b"].iter().all(|side| verdict[side].as_f64() > Some(0.0));
+        assert!(!verdicts.is_empty() && verdicts.iter().all(has_both), "{name}: {verdicts:?}");
+        let rows = lines(&shell.sh(&format!("cat {name}.jsonl")));
+        let written = |side: &str| {
+            let of_side = rows
+                .iter()
+                .filter(|row| row["side"] == side && row["cell"] == "write-4m-qd4")
+                .collect::<Vec<_>>();
+            let bytes = of_side.iter().filter_map(|row| row["device_write_bytes_per_io"].as_f64());
+            bytes.sum::<f64>() / of_side.len() as f64
+        };
+        for (fewer, all, share) in [("copies-2", "copies-3", 2.0 / 3.0), ("ec-2-1", "copies-3", 0.5)] {
+            let (fewer, all) = (written(fewer), written(all));
+            if fewer.is_finite() && all.is_finite() {
+                println!("{name}: {fewer:.0} of {all:.0} bytes");
+                compared += 1;
+                assert!((fewer / all / share - 1.0).abs() < 0.1, "{name}: {fewer} of {all} bytes");
+            }
+        }
+        shell.sh(&format!("grep -q '<svg' {name}.html"));
+        println!("{name}: {} verdicts", verdicts.len());
+        count += 1;
+    }
+    assert_eq!((count, compared), (8, 2));
+}

@@ -25,7 +25,17 @@ used_us() { for id in 0 1 2; do awk '{ print $14 + $15 }' /proc/$(cat $DIR/run/o
 
 #[test]
 fn clients_are_billed_for_what_they_do_and_the_bill_adds_up_to_what_was_used() {
-    let Some(cluster) = Cluster::start_processes(3) else { return };
+    are_billed(Cluster::start_processes(3));
+}
+
+#[test]
+#[ignore = "the same by two threads of each OSD: cargo test -p nacre-interop --test all bill:: -- --ignored"]
+fn clients_are_billed_for_what_they_do_by_several_shards() {
+    are_billed(Cluster::start_sharded(3, 2));
+}
+
+fn are_billed(cluster: Option<Cluster>) {
+    let Some(cluster) = cluster else { return };
     let shell = cluster.pool("bill", 8).within(120);
     shell.sh(&format!(
         "{TOOLS} user one; user four
