@@ -88,7 +88,7 @@ fn exam(faults: &[Fault], before: &str, after: &str) -> Option<Outcome> {
         &format!(
             r#"metrics_at $(free_port)
         # How full the disk of this machine is shall not matter.
-        ceph config set mon mon_data_avail_warn 0; head -c 33554432 /dev/urandom > data; rados -p p put o data
+        ceph config set mon mon_data_avail_warn 0; ceph config set mon mon_allow_pool_delete true; head -c 33554432 /dev/urandom > data; rados -p p put o data
         /usr/bin/python3 - $TOOLS/etc/prometheus/ceph/ceph_default_alerts.yml > quick.yml <<'END'
 {QUICK}
 END

@@ -51,6 +51,11 @@ def value_of(match, values):
     return values[re.match(r"\$\{?(\w+)", match.group(0)).group(1)]
 
 
+def escaped(value):
+    """For a regular expression in a string of PromQL."""
+    return re.escape(value).replace("\\", "\\\\")
+
+
 def variables(board):
     values = dict(INTERVALS)
     for one in board["templating"]["list"]:
@@ -63,7 +68,7 @@ def variables(board):
                 matches = [re.match(pattern, value) for value in found]
                 found = sorted({match.group(1) if match.groups() else match.group(0) for match in matches if match})
             if one.get("includeAll"):
-                values[name] = one.get("allValue") or "(" + "|".join(map(re.escape, found)) + ")"
+                values[name] = one.get("allValue") or "(" + "|".join(map(escaped, found)) + ")"
             else:
                 wanted = PREFER.get(name)
                 values[name] = wanted if wanted in found else (found or [""])[0]

@@ -48,10 +48,10 @@ def upload(path, parts):
 "#;
 
 /// Ends the gateway, however the test ends.
-struct Gateway(Shell);
+pub(crate) struct Gateway(Shell);
 
 impl Gateway {
-    fn start(cluster: &Cluster) -> Self {
+    pub(crate) fn start(cluster: &Cluster) -> Self {
         Self::start_with(cluster, "")
     }
 
@@ -69,7 +69,7 @@ impl Gateway {
         self.0.sh(&format!("{TOOLS}{script}"))
     }
 
-    fn s3(&self, script: &str) -> String {
+    pub(crate) fn s3(&self, script: &str) -> String {
         self.0.python(&format!("{CLIENT}{script}"))
     }
 }

@@ -22,7 +22,7 @@ impl Fault {
 }
 
 /// `kill_daemon NAME`, `stop_daemon NAME`, `start_osd ID`, `start_mon NAME`; `all_clean`; `up COUNT`: so many OSDs are; `two_copies`: makes a
-/// pool of 32 PGs, with the name `two`, and `no_two_copies` removes it.
+/// pool of 64 PGs, with the name `two`, and `no_two_copies` removes it.
 pub(super) const KILLS: &str = r#"
 pid_of() { cat $DIR/run/$1.pid; }
 kill_daemon() { kill -9 $(pid_of $1); }
@@ -31,7 +31,7 @@ all_clean() { ceph pg stat -f json | jq -e '[(.pg_summary? // .).num_pg_by_state
 start_osd() { setsid $NACRE osd --dir $DIR --id $1 > osd.$1.again 2>&1 < /dev/null & echo $! >> started; }
 up() { until_true 30 "ceph osd stat -f json | jq -e '.num_up_osds == $1'"; }
 two_copies() {
-  ceph osd pool create two 32 32 --autoscale-mode off; ceph osd pool set two size 2; ceph osd pool application enable two rbd
+  ceph osd pool create two 64 64 --autoscale-mode off; ceph osd pool set two size 2; ceph osd pool application enable two rbd
   until_true 60 all_clean
 }
 no_two_copies() { ceph osd pool rm two two --yes-i-really-really-mean-it; until_true 60 all_clean; }
@@ -215,45 +215,55 @@ pub(super) const PLACEMENT_FAULTS: &[Fault] = &[
         make: r#"
 (while [ -e $CEPH_CONF -a ! -e enough ]; do kill_daemon osd.2; up 2; start_osd 2; up 3; done) > flapping.log 2>&1 & echo $! >> started"#,
         heal: "touch enough; until_true 30 '! kill -0 $(tail -2 started | head -1)'; up 3",
-        // Most of the time it is away for less than these wait for.
+        // Most of the time it is away, and PGs peer, for less than these wait for.
         alerts: &[
             "CephOSDFlapping",
             "CephOSDDown?",
             "CephOSDDownHigh?",
-            "CephPGsUnclean?",
+            "CephPGUnavilableBlockingIO?",
             "CephPGsInactive?",
+            "CephPGsUnclean?",
         ],
     },
     Fault {
         name: "a monitor's clock is wrong",
         make: r#"stop_daemon mon.c
 LD_PRELOAD=$(ls $TOOLS/usr/lib/*/faketime/libfaketime.so.1) FAKETIME=+1s FAKETIME_DONT_FAKE_MONOTONIC=1 start_mon c"#,
-        heal: "stop_daemon mon.c; start_mon c",
+        heal: r#"stop_daemon mon.c; start_mon c; until_true 30 "ceph quorum_status | jq -e '.quorum | length == 3'""#,
         // It is away while it starts.
         alerts: &["CephMonClockSkew", "CephMonDown?", "CephMonDownQuorumAtRisk?"],
     },
     Fault {
         name: "an OSD has few PGs beside the others",
         make: r#"ceph balancer off; weight=$(ceph osd tree -f json | jq '.nodes[] | select(.id == 0).crush_weight'); echo $weight > weight
-ceph osd crush reweight osd.0 $(jq -n "$weight / 10"); two_copies"#,
+ceph osd crush reweight osd.0 $(jq -n "$weight / 4"); two_copies"#,
         heal: "ceph osd crush reweight osd.0 $(cat weight); no_two_copies; ceph balancer on",
-        alerts: &["CephPGImbalance"],
+        // PGs of the new pool peer.
+        alerts: &["CephPGImbalance", "CephPGUnavilableBlockingIO?"],
     },
     Fault {
         name: "an OSD is to be emptied, and the others take no backfill",
         make: "two_copies; rados -p two put data data; ceph osd set-backfillfull-ratio 0.01; sleep 5; ceph osd out 2",
         heal: "ceph osd in 2; ceph osd set-backfillfull-ratio 0.9; until_true 60 all_clean; no_two_copies",
-        alerts: &["CephOSDBackfillFull", "CephPGBackfillAtRisk", "CephPGsUnclean", "CephPoolBackfillFull"],
+        // What predicts sees the new pool's data, and the others have more PGs than the one that is out.
+        alerts: &[
+            "CephOSDBackfillFull",
+            "CephPGBackfillAtRisk",
+            "CephPGsUnclean",
+            "CephPoolBackfillFull",
+            "CephPGImbalance?",
+            "CephPGUnavilableBlockingIO?",
+            "CephPoolGrowthWarning?",
+        ],
     },
     Fault {
         name: "a device is to fail soon, and its OSD that is out still has PGs",
-        make: r#"two_copies; ceph osd set nobackfill; ceph osd out 2
-ceph osd metadata 0 | jq -r '.device_ids | split(",")[0] | split("=")[1]' > device
+        make: r#"ceph osd out 2; ceph osd metadata 0 | jq -r '.device_ids | split(",")[0] | split("=")[1]' > device
 ceph device set-life-expectancy $(cat device) $(date -u -d '+10 days' +%F) $(date -u -d '+20 days' +%F)"#,
-        heal: r#"ceph device rm-life-expectancy $(cat device)
-ceph osd in 2; ceph osd unset nobackfill; until_true 60 all_clean; no_two_copies"#,
-        // All OSDs are on this device; those that are in are to be taken out.
-        alerts: &["CephDeviceFailurePredicted", "CephDeviceFailureRelocationIncomplete", "CephPGsUnclean"],
+        heal: "ceph device rm-life-expectancy $(cat device); ceph osd in 2",
+        // The OSDs' disk must have a serial number. All OSDs are on it, and two of them are in. PGs stay where they are: there is no other
+        // place for third copies.
+        alerts: &["CephDeviceFailurePredicted", "CephDeviceFailureRelocationIncomplete", "CephPGImbalance?"],
     },
     Fault {
         name: "PGs have fewer copies than they need, and no OSD that is in is down",
@@ -281,6 +291,7 @@ ceph osd set-full-ratio 0.01; until_true 30 'ceph health detail | grep -q OSD_FU
             "CephPoolGrowthWarning",
             "CephOSDDown?",
             "CephOSDDownHigh?",
+            "CephOSDFlapping?",
         ],
     },
 ];
