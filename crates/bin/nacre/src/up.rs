@@ -26,6 +26,7 @@ const OSDS_MAX: usize = 64;
 /// Ports for the monitors of a new cluster: below those that Linux gives to connections (`ip_local_port_range`, from 32768), any of which may
 /// be a connection's when a monitor starts again.
 const MON_PORTS: Range<u16> = 20_000..32_000;
+const _: () = assert!(MON_PORTS.end <= 32_768, "no connection may have a monitor's port");
 /// Ports in a row that are tried.
 const PORT_TRIES: usize = 64;
 /// Largest store in files that `nacre up` makes when no size is given: its OSDs share a machine with whatever else it is for.
@@ -375,7 +376,8 @@ mod tests {
     #[test]
     fn a_monitors_port_is_free_and_none_that_connections_get() {
         let listen = Ipv4Addr::LOCALHOST;
-        let same = [SeededEntropy(7), SeededEntropy(7)].map(|mut entropy| {
+        let seed = SystemEntropy::default().u64();
+        let same = [SeededEntropy(seed), SeededEntropy(seed)].map(|mut entropy| {
             let port = free_port(listen.into(), &mut entropy).expect("a port");
             assert!(MON_PORTS.contains(&port), "{port}");
             (port, TcpListener::bind((listen, port)).expect("it is free"))

@@ -126,10 +126,11 @@ impl MdsMap {
         self.holder(rank).is_some_and(|info| !info.is_recovering()) && self.follower(rank).is_none()
     }
 
-    /// How many more servers in waiting are wanted than there are, `standbys` of no file system among them.
+    /// How many more servers in waiting are wanted than there are, `standbys` of no file system among them. Those that are laggy do not count.
     #[must_use]
     pub fn standbys_missing(&self, standbys: usize) -> usize {
-        let following: BTreeSet<i32> = self.followers().map(|info| info.rank).collect();
+        let followers = self.followers().filter(|info| !info.is_laggy());
+        let following: BTreeSet<i32> = followers.map(|info| info.rank).collect();
         let wanted = usize::try_from(self.standby_count_wanted).unwrap_or(0);
         wanted.saturating_sub(following.len() + standbys)
     }
@@ -316,6 +317,8 @@ mod tests {
         assert_eq!((fs.standbys_missing(0), fs.standbys_missing(1), fs.standbys_missing(5)), (2, 1, 0));
         fs.mds_info.insert(11, info(11, 0, state::STANDBY_REPLAY));
         assert_eq!(fs.standbys_missing(0), 1);
+        fs.mds_info.values_mut().for_each(|info| info.laggy_since = nacre_types::UTime { sec: 1, nsec: 0 });
+        assert_eq!(fs.standbys_missing(0), 2);
     }
 
     #[test]

@@ -39,9 +39,9 @@ fn are(count: usize) -> &'static str {
     if count == 1 { "is" } else { "are" }
 }
 
-/// Servers of ranks that send no beacons, and that nobody can replace. Ceph's health does not speak of them.
+/// Holders of ranks that are laggy: silent for `mds_beacon_grace`, and not replaced. Ceph's health does not speak of them.
 fn silent(fs: &MdsMap) -> impl Iterator<Item = &MdsInfo> {
-    fs.up.values().filter_map(|gid| fs.mds_info.get(gid)).filter(|info| info.is_laggy())
+    fs.up.keys().filter_map(|rank| fs.holder(*rank)).filter(|info| info.is_laggy())
 }
 
 fn degraded(fs: &MdsMap) -> Option<String> {
@@ -61,7 +61,8 @@ fn fewer(fs: &MdsMap) -> Option<String> {
 }
 
 fn all_down(fs: &MdsMap) -> Option<String> {
-    (fs.up.len() == silent(fs).count() && fs.max_mds > 0)
+    let is_silent = |rank: &i32| fs.holder(*rank).is_none_or(MdsInfo::is_laggy);
+    (fs.max_mds > 0 && fs.up.keys().all(is_silent))
         .then(|| format!("fs {} is offline because no MDS is active for it.", fs.fs_name))
 }
 
@@ -170,6 +171,33 @@ fn complaints(state: &State, map: &FsMap) -> Vec<Check> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use nacre_msg::mds_state;
+    use nacre_types::UTime;
+
+    #[test]
+    fn who_is_silent_is_named_and_all_have_to_be_for_a_file_system_to_be_offline() {
+        let mut fs = MdsMap { fs_name: "f".to_owned(), max_mds: 2, ..MdsMap::default() };
+        for (gid, rank, state) in
+            [(10, 0, mds_state::ACTIVE), (11, 1, mds_state::ACTIVE), (12, 1, mds_state::STANDBY_REPLAY)]
+        {
+            let name = format!("m{gid}");
+            fs.mds_info.insert(gid, MdsInfo { name, global_id: gid, rank, state, ..MdsInfo::default() });
+        }
+        fs.up.extend([(0, 10), (1, 11)]);
+        let silence = |fs: &mut MdsMap, gid| {
+            if let Some(info) = fs.mds_info.get_mut(&gid) {
+                info.laggy_since = UTime { sec: 1, nsec: 0 };
+            }
+            (degraded(fs), all_down(fs).is_some())
+        };
+        assert_eq!(silence(&mut fs, 12), (None, false), "it holds no rank");
+        let first = "fs f is degraded: mds.m10 of rank 0 sends no beacons";
+        assert_eq!(silence(&mut fs, 10), (Some(first.to_owned()), false));
+        assert_eq!(
+            silence(&mut fs, 11),
+            (Some(format!("{first}, mds.m11 of rank 1 sends no beacons")), true)
+        );
+    }
 
     /// No command of ours makes one; a file system that comes from an old release may be so.
     #[test]

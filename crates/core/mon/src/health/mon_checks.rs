@@ -60,8 +60,8 @@ fn clock_skew(state: &State) -> Option<Check> {
         let text = state.config.of_other_monitor("mon_clock_drift_allowed", name);
         let allowed = number(text, CLOCK_DRIFT_ALLOWED_S);
         let latency = monitor.latency_s;
-        let line = format!("mon.{name} clock skew {skew}s > max {allowed}s (latency {latency}s)");
-        (skew > allowed).then(|| (format!("mon.{name}"), line))
+        let line = || format!("mon.{name} clock skew {skew}s > max {allowed}s (latency {latency}s)");
+        (skew > allowed).then(|| (format!("mon.{name}"), line()))
     });
     let (names, lines): (Vec<String>, Vec<String>) = skewed.unzip();
     let summary = format!("clock skew detected on {}", names.join(", "));

@@ -52,8 +52,8 @@ const WORDS: &[(&str, &str, &str)] = &[
     ),
     (
         "MDS_ALL_DOWN",
-        "A file system has no metadata server at all: nobody can use it.",
-        "Start a metadata server; see its log if it ended by itself.",
+        "No metadata server of a file system is there, or none sends beacons: nobody can use it.",
+        "Start one; see the log of the one that ended or is silent, and whether it reaches the monitors.",
     ),
     (
         "MDS_DAMAGE",

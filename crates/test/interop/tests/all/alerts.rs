@@ -25,7 +25,7 @@ fn firing(shell: &Shell, port: u16) -> BTreeSet<String> {
 
 /// Alerts fire as Debian's rules have them, where the minutes that they wait for are seconds, and nothing else does.
 #[test]
-#[ignore = "two minutes of waiting for a part of the next one: cargo test -p nacre-interop --test all alerts:: -- --ignored"]
+#[ignore = "takes 2 minutes; run by hand: cargo test -p nacre-interop --test all alerts:: -- --ignored --nocapture"]
 fn alerts_fire_for_what_is_wrong_and_for_nothing_else() {
     exam(FAULTS, "", "");
 }
@@ -64,6 +64,7 @@ const ERRORS_WERE_MEANT: &str = r"for log in $DIR/log/*.log; do sed -i '/ERROR\|
 
 /// Each fault sets off its alerts and no others, and they end with it. `before`: what the cluster has beside a pool; `after`: what is done in
 /// the end.
+#[allow(clippy::print_stdout, reason = "what fired, precision and recall are to be read")]
 fn exam(faults: &[Fault], before: &str, after: &str) {
     let Some(cluster) = Cluster::start_quorum(3) else { return };
     let shell = with_tools(&cluster.pool("p", 8)).within(120);

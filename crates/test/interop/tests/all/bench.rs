@@ -94,10 +94,10 @@ fn an_unoptimised_build_is_refused() {
     assert_eq!(shell.sh("ceph osd pool ls | grep nacre-bench || true"), "");
 }
 
-/// Each experiment of the catalogue is carried out, shortly: it has figures of each cell for both of its sides, and a page; and two copies, or
-/// a code, write as many bytes less as they must.
+/// Each experiment of the catalogue is carried out, shortly: it has figures of both sides for all that it judges, and a page; and two copies,
+/// or a code, write as many bytes less as they must.
 #[test]
-#[ignore = "takes 13 minutes; NACRE_BIN=(a release build) cargo test -p nacre-interop --test all bench:: -- --ignored --nocapture"]
+#[ignore = "takes 13 minutes; run by hand: cargo test -p nacre-interop --test all bench:: -- --ignored --nocapture"]
 fn every_experiment_answers_what_it_asks() {
     let Some(cluster) = Cluster::start_processes(1) else { return };
     let shell = cluster.shell().within(600);

@@ -269,6 +269,7 @@ fs.unmount(); fs.shutdown()"#,
 }
 
 /// Every expression of the boards whose names are so has data, but for the exceptions of a file of `testdata/metrics`.
+#[allow(clippy::print_stdout, reason = "the score is to be read")]
 fn boards_have_data(shell: &Shell, port: u16, names: &str, exceptions: &str) {
     let script = format!(
         "export PROMETHEUS=http://127.0.0.1:{port} EXCEPTIONS=$TESTDATA/{exceptions} BOARDS=$PWD/boards

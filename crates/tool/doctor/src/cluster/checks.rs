@@ -8,7 +8,7 @@ use nacre_types::OsdId;
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// As monitors warn (`mon_clock_drift_allowed`).
+/// As monitors warn unless told otherwise: the default of `mon_clock_drift_allowed`.
 const SKEW_S_MAX: f64 = 0.05;
 /// Fuller than the mean by this, and at least so full in percent, before it is worth a word.
 const FILL_TO_MEAN_MAX: f64 = 1.2;

@@ -3,7 +3,7 @@
 use super::Host;
 use crate::report::{Finding, Rank, Report};
 
-/// Monitors warn when their clocks are further apart (`mon_clock_drift_allowed`).
+/// Monitors warn when their clocks are further apart: the default of `mon_clock_drift_allowed`.
 const ERROR_US_MAX: u64 = 50_000;
 const US_PER_S: f64 = 1e6;
 

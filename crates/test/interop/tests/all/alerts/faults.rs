@@ -1,6 +1,4 @@
-//! Faults and the alerts that they are to set off. Between them they set off each of Debian's rules that a cluster of ours can: all but those
-//! about the machine, cephadm, modules of a manager in Python, too many failing devices (nobody marks their OSDs out), and those whose checks
-//! neither we nor Ceph raise (`docs/health-checks.md`).
+//! Faults and the alerts that they are to set off: between them all of Debian's rules but those that docs/metrics.md names.
 
 use std::collections::BTreeSet;
 
@@ -26,7 +24,7 @@ impl Fault {
 pub(super) const KILLS: &str = r#"
 pid_of() { cat $DIR/run/$1.pid; }
 kill_daemon() { kill -9 $(pid_of $1); }
-stop_daemon() { local pid=$(pid_of $1); kill $pid; until_true 30 "[ ! -e /proc/$pid ]"; }
+stop_daemon() { local pid=$(pid_of $1); kill $pid; gone $pid; }
 all_clean() { ceph pg stat -f json | jq -e '[(.pg_summary? // .).num_pg_by_state[].name] == ["active+clean"]'; }
 start_osd() { setsid $NACRE osd --dir $DIR --id $1 > osd.$1.again 2>&1 < /dev/null & echo $! >> started; }
 up() { until_true 30 "ceph osd stat -f json | jq -e '.num_up_osds == $1'"; }
@@ -213,8 +211,8 @@ pub(super) const PLACEMENT_FAULTS: &[Fault] = &[
     Fault {
         name: "an OSD comes and goes",
         make: r#"
-(while [ -e $CEPH_CONF -a ! -e enough ]; do kill_daemon osd.2; up 2; start_osd 2; up 3; done) > flapping.log 2>&1 & echo $! >> started"#,
-        heal: "touch enough; until_true 30 '! kill -0 $(tail -2 started | head -1)'; up 3",
+(while [ -e $CEPH_CONF -a ! -e enough ]; do kill_daemon osd.2; up 2; start_osd 2; up 3; done) > flapping.log 2>&1 & echo $! | tee -a started > flapping.pid"#,
+        heal: "touch enough; gone $(cat flapping.pid); up 3",
         // Most of the time it is away, and PGs peer, for less than these wait for.
         alerts: &[
             "CephOSDFlapping",
@@ -296,7 +294,7 @@ ceph osd set-full-ratio 0.01; until_true 30 'ceph health detail | grep -q OSD_FU
     },
 ];
 
-/// Two servers of metadata, a and b, for a file system, and until they are as they are to be.
+/// A file system with two servers, a and b: one of them is active and one waits.
 pub(super) const FILE_SYSTEM: &str = r#"
 ceph config set global mds_beacon_grace 4; ceph config set global mds_beacon_interval 1
 mds_start a; mds_start b; ceph osd pool create meta 8; ceph osd pool create data 8; ceph fs new f meta data
@@ -324,7 +322,7 @@ pub(super) const FILE_SYSTEM_FAULTS: &[Fault] = &[
     },
     Fault {
         name: "a rank has failed, and nobody can take it over",
-        make: "mds_kill a; mds_kill b; sleep 10; ceph mds fail f:0",
+        make: "mds_kill a; mds_kill b; until_true 30 'ceph health detail | grep -q MDS_ALL_DOWN'; ceph mds fail f:0",
         heal: "mds_start a; mds_start b; mds_wait 'f:1 {0=.=up:active} 1 up:standby'",
         alerts: &[
             "CephFilesystemDegraded",
