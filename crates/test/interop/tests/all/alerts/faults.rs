@@ -260,8 +260,13 @@ ceph osd crush reweight osd.0 $(jq -n "$weight / 4"); two_copies"#,
 ceph device set-life-expectancy $(cat device) $(date -u -d '+10 days' +%F) $(date -u -d '+20 days' +%F)"#,
         heal: "ceph device rm-life-expectancy $(cat device); ceph osd in 2",
         // The OSDs' disk must have a serial number. All OSDs are on it, and two of them are in. PGs stay where they are: there is no other
-        // place for third copies.
-        alerts: &["CephDeviceFailurePredicted", "CephDeviceFailureRelocationIncomplete", "CephPGImbalance?"],
+        // place for third copies, but peer first.
+        alerts: &[
+            "CephDeviceFailurePredicted",
+            "CephDeviceFailureRelocationIncomplete",
+            "CephPGImbalance?",
+            "CephPGUnavilableBlockingIO?",
+        ],
     },
     Fault {
         name: "PGs have fewer copies than they need, and no OSD that is in is down",
