@@ -3,11 +3,8 @@
 use super::{Check, Severity};
 use crate::quorum_view::MonitorView;
 use crate::state::State;
-use std::str::FromStr;
 
-/// `mon_clock_drift_allowed` of a monitor without a usable value: seconds by which its clock may differ from the leader's.
-const CLOCK_DRIFT_ALLOWED_S: f64 = 0.05;
-/// And `mon_data_avail_crit`.
+/// `mon_data_avail_crit` of a monitor without a usable value.
 const DISK_AVAIL_CRIT: u8 = 5;
 /// And `mon_data_avail_warn`.
 const DISK_AVAIL_LOW: u8 = 30;
@@ -56,10 +53,8 @@ fn known(state: &State) -> impl Iterator<Item = (&str, &MonitorView)> {
 
 fn clock_skew(state: &State) -> Option<Check> {
     let skewed = known(state).filter_map(|(name, monitor)| {
-        let skew = monitor.clock_skew_s?.abs();
-        let text = state.config.of_other_monitor("mon_clock_drift_allowed", name);
-        let allowed = number(text, CLOCK_DRIFT_ALLOWED_S);
-        let latency = monitor.latency_s;
+        let (skew, latency) = (monitor.clock_skew_s?.abs(), monitor.latency_s);
+        let allowed: f64 = state.config.of_other_monitor("mon_clock_drift_allowed", name)?.parse().ok()?;
         let line = || format!("mon.{name} clock skew {skew}s > max {allowed}s (latency {latency}s)");
         (skew > allowed).then(|| (format!("mon.{name}"), line()))
     });
@@ -68,16 +63,12 @@ fn clock_skew(state: &State) -> Option<Check> {
     (!lines.is_empty()).then(|| Check::new("MON_CLOCK_SKEW", Severity::Warn, summary, lines))
 }
 
-/// The number that an option's text is, or its default.
-fn number<T: FromStr>(text: Option<&str>, default: T) -> T {
-    text.and_then(|text| text.parse().ok()).unwrap_or(default)
-}
-
 /// How bad it is that a monitor has so much room, by its own options.
 fn severity_of_room(state: &State, name: &str, percent: u8) -> Severity {
     let config = &state.config;
-    let crit = number(config.of_other_monitor("mon_data_avail_crit", name), DISK_AVAIL_CRIT);
-    let warn = number(config.of_other_monitor("mon_data_avail_warn", name), DISK_AVAIL_LOW);
+    let of = |text: Option<&str>, fallback| text.and_then(|text| text.parse().ok()).unwrap_or(fallback);
+    let crit: u8 = of(config.of_other_monitor("mon_data_avail_crit", name), DISK_AVAIL_CRIT);
+    let warn: u8 = of(config.of_other_monitor("mon_data_avail_warn", name), DISK_AVAIL_LOW);
     match percent {
         _ if percent <= crit => Severity::Error,
         _ if percent <= warn => Severity::Warn,
