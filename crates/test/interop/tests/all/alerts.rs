@@ -79,7 +79,7 @@ fn exam(faults: &[Fault], before: &str, after: &str) {
 {QUICK}
 END
         $TOOLS/usr/bin/promtool check rules quick.yml > /dev/null
-        {MDS}{before}"#
+        {KILLS}{MDS}{before}"#
         ),
     );
     let port = start_prometheus(&shell, "quick.yml");

@@ -19,22 +19,25 @@ impl Fault {
     }
 }
 
-/// `kill_daemon NAME`, `stop_daemon NAME`, `start_osd ID`, `start_mon NAME`; `all_clean`; `up COUNT`: so many OSDs are; `two_copies`: makes a
-/// pool of 64 PGs, with the name `two`, and `no_two_copies` removes it.
-pub(super) const KILLS: &str = r#"
+/// `kill_daemon NAME`, `stop_daemon NAME`, `start_osd ID`, `start_mon NAME`; `all_clean`; `two_copies`: makes a pool of 64 PGs, with the name
+/// `two`, and `no_two_copies` removes it; `fs_whole`: of two servers of metadata one is active and one waits. `up COUNT` is of `osds.sh`.
+pub(super) const KILLS: &str = concat!(
+    include_str!("../osds.sh"),
+    r#"
 pid_of() { cat $DIR/run/$1.pid; }
 kill_daemon() { kill -9 $(pid_of $1); }
 stop_daemon() { local pid=$(pid_of $1); kill $pid; gone $pid; }
 all_clean() { ceph pg stat -f json | jq -e '[(.pg_summary? // .).num_pg_by_state[].name] == ["active+clean"]'; }
 start_osd() { setsid $NACRE osd --dir $DIR --id $1 > osd.$1.again 2>&1 < /dev/null & echo $! >> started; }
-up() { until_true 30 "ceph osd stat -f json | jq -e '.num_up_osds == $1'"; }
 two_copies() {
   ceph osd pool create two 64 64 --autoscale-mode off; ceph osd pool set two size 2; ceph osd pool application enable two rbd
   until_true 60 all_clean
 }
 no_two_copies() { ceph osd pool rm two two --yes-i-really-really-mean-it; until_true 60 all_clean; }
 start_mon() { setsid $NACRE mon --dir $DIR --name $1 > mon.$1.again 2>&1 < /dev/null & echo $! >> started; }
-"#;
+fs_whole() { mds_wait 'f:1 {0=.=up:active} 1 up:standby'; }
+"#
+);
 
 pub(super) const FAULTS: &[Fault] = &[
     Fault {
@@ -303,32 +306,32 @@ ceph osd set-full-ratio 0.01; until_true 30 'ceph health detail | grep -q OSD_FU
 pub(super) const FILE_SYSTEM: &str = r#"
 ceph config set global mds_beacon_grace 4; ceph config set global mds_beacon_interval 1
 mds_start a; mds_start b; ceph osd pool create meta 8; ceph osd pool create data 8; ceph fs new f meta data
-mds_wait 'f:1 {0=.=up:active} 1 up:standby'"#;
+fs_whole"#;
 
 /// Faults of a file system's servers.
 pub(super) const FILE_SYSTEM_FAULTS: &[Fault] = &[
     Fault {
         name: "no server waits to take over",
         make: r#"ceph mds stat -f json | jq -r '.fsmap.standbys[0].name' > standby; mds_kill $(cat standby)"#,
-        heal: "mds_start $(cat standby); mds_wait 'f:1 {0=.=up:active} 1 up:standby'",
+        heal: "mds_start $(cat standby); fs_whole",
         alerts: &["CephFilesystemInsufficientStandby"],
     },
     Fault {
         name: "a file system has fewer servers than it is to have",
         make: "ceph fs set f max_mds 3",
-        heal: "ceph fs set f max_mds 1; mds_wait 'f:1 {0=.=up:active} 1 up:standby'",
+        heal: "ceph fs set f max_mds 1; fs_whole",
         alerts: &["CephFilesystemInsufficientStandby", "CephFilesystemMDSRanksLow"],
     },
     Fault {
         name: "all servers are killed",
         make: "mds_kill a; mds_kill b",
-        heal: "mds_start a; mds_start b; mds_wait 'f:1 {0=.=up:active} 1 up:standby'",
+        heal: "mds_start a; mds_start b; fs_whole",
         alerts: &["CephFilesystemDegraded", "CephFilesystemInsufficientStandby", "CephFilesystemOffline"],
     },
     Fault {
         name: "a rank has failed, and nobody can take it over",
         make: "mds_kill a; mds_kill b; until_true 30 'ceph health detail | grep -q MDS_ALL_DOWN'; ceph mds fail f:0",
-        heal: "mds_start a; mds_start b; mds_wait 'f:1 {0=.=up:active} 1 up:standby'",
+        heal: "mds_start a; mds_start b; fs_whole",
         alerts: &[
             "CephFilesystemDegraded",
             "CephFilesystemFailureNoStandby",
@@ -341,7 +344,7 @@ pub(super) const FILE_SYSTEM_FAULTS: &[Fault] = &[
         make: r#"ceph fs fail f; rados -p meta get 200.00000000 journal; rados -p meta rm 200.00000000; ceph fs set f joinable true
 until_true 60 'ceph health detail | grep -q MDS_DAMAGE'"#,
         heal: r#"rados -p meta put 200.00000000 journal; ceph mds repaired f:0; for name in a b; do mds_kill $name || true; mds_start $name; done
-mds_wait 'f:1 {0=.=up:active} 1 up:standby'"#,
+fs_whole"#,
         alerts: &[
             "CephFilesystemDamaged",
             "CephFilesystemDegraded",
