@@ -3,7 +3,7 @@
 //! What is left is the copies that are missing or not where they belong, weighed by their bytes. What was done meanwhile is what is left
 //! less, and what came to it: a second failure makes the way longer, and takes nothing back.
 
-use nacre_msg::stats::PgStat;
+use nacre_msg::stats::{PgStat, RECOVERY_RATE_MIN};
 use nacre_types::{OsdId, Stamp, UTime};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -14,7 +14,13 @@ const COPY_BYTES: u64 = 32 << 10;
 const SAMPLES_COUNT_MAX: usize = 128;
 /// The rate is that of the last quarter of the time, within these bounds: it follows clients that come and go, and recovery that grows
 /// beside them, but not each report.
-const WINDOW: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(120));
+const WINDOW: (Duration, Duration) = (Duration::from_secs(8), Duration::from_secs(120));
+/// What an OSD that is done leaves free goes to those that are not: slots, links and clients' patience are the same for all. None becomes
+/// more than so many times as fast by that (docs/experiments/0003).
+const FASTER_MAX: f64 = 1.5;
+/// OSDs whose rates are less than this on average, in bytes per second, are at the floor: beside their clients they would be slower still if
+/// that were allowed, and will not be faster when others are done. What [`COPY_BYTES`] adds for small objects hides that.
+const FLOOR_RATE: f64 = 2.0 * RECOVERY_RATE_MIN as f64;
 /// A rate from less time than that says nothing.
 const SPAN_LEAST: Duration = Duration::from_secs(3);
 /// Nothing has moved for so long: nobody knows when it will end.
@@ -157,8 +163,9 @@ impl Recovery {
 
     /// How long it will take yet; `None` while that cannot be told, as at its beginning, or when nothing moves.
     ///
-    /// It ends with the OSD that has the most to move by its rate. One that waits for others will not do so for ever: it is to be as fast as
-    /// the mean of all that have something to move.
+    /// It ends with the OSD that has the most to move by its rate; each that is done before makes the others faster, unless they go as
+    /// slowly as they may. One that waits for others will not do so for ever: it is to be as fast as the mean of all that have something to
+    /// move.
     #[must_use]
     #[expect(clippy::cast_precision_loss, reason = "an estimate")]
     pub fn remaining(&self, now: Stamp) -> Option<Duration> {
@@ -166,14 +173,35 @@ impl Recovery {
         let window = (self.lasts(now) / 4).clamp(least, most);
         let (rate, newest) = self.all.rate(now, window)?;
         let mean = rate / self.primaries.len().max(1) as f64;
-        let of = |way: &Way| {
-            let own = way.rate(now, window).map_or(mean, |(own, _)| own);
-            way.left as f64 / own
-        };
-        let left = self.primaries.values().map(of).fold(self.all.left as f64 / rate, f64::max);
-        let left = Duration::try_from_secs_f64(left).ok()?;
+        let own = |way: &Way| way.rate(now, window).map(|(own, _)| own);
+        let known: Vec<f64> = self.primaries.values().filter_map(own).collect();
+        let is_at_floor = known.iter().sum::<f64>() < FLOOR_RATE * known.len() as f64;
+        let faster_max = if is_at_floor { 1.0 } else { FASTER_MAX };
+        let ways = self.primaries.values().map(|way| (way.left as f64, own(way).unwrap_or(mean)));
+        let by_all = self.all.left as f64 / rate;
+        let left = Duration::try_from_secs_f64(by_all.max(until_all_are_done(ways, faster_max))).ok()?;
         Some(left.saturating_sub(now.since(newest)))
     }
+}
+
+/// Seconds until the last one is done of those that have so much left at such a rate, when the rate of each that is done goes to those that
+/// are not, which become so many times as fast at most.
+fn until_all_are_done(ways: impl Iterator<Item = (f64, f64)>, faster_max: f64) -> f64 {
+    let mut ways: Vec<_> = ways.collect();
+    ways.sort_by(|one, other| (one.0 / one.1).total_cmp(&(other.0 / other.1)));
+    let mut rates: f64 = ways.iter().map(|(_, rate)| rate).sum();
+    // By how much all that are left are faster than now, and how far they are: in seconds at the rates of now.
+    let (mut faster, mut at, mut seconds) = (1.0_f64, 0.0, 0.0);
+    for (left, rate) in ways {
+        let alone = left / rate;
+        seconds += (alone - at) / faster;
+        at = alone;
+        rates -= rate;
+        if rates > 0.0 {
+            faster = (faster * (1.0 + rate / rates)).min(faster_max);
+        }
+    }
+    seconds
 }
 
 /// The recovery under way, and those before it.
@@ -265,7 +293,7 @@ mod tests {
         assert!((41..120).all(|second| is_within(told[second], 140 - second as u64)), "{told:?}");
     }
 
-    /// Three OSDs with 20 a second each; one has three times as much as the others.
+    /// Three OSDs with 20 a second each; one has three times as much as the others, and is half as fast again when these are done.
     #[test]
     fn it_ends_with_the_osd_that_has_the_most() {
         let mut progress = Progress::default();
@@ -276,16 +304,56 @@ mod tests {
             progress.sample(at(second), UTime::default(), second + 1, || left);
         }
         let told = progress.recovery.as_ref().and_then(|it| it.remaining(at(29))).map(|left| left.as_secs());
-        assert!(is_within(told, 91), "{told:?}: by the sum it would be 38");
-        // One that waits for the others does what they do once it need not.
+        assert!(
+            is_within(told, 11 + 53),
+            "{told:?}: by the sum it would be 38, and 91 if it became no faster"
+        );
+    }
+
+    /// One that waits for others goes at their mean, and faster once they are done, unless that is as slow as recovery goes at all.
+    #[test]
+    fn one_that_waits_will_not_do_so_for_ever() {
+        for (each_second, wanted) in [(60, 40), (12, 60)] {
+            let mut progress = Progress::default();
+            for second in 0..30 {
+                let all = each_second * 30;
+                let primaries: BTreeMap<OsdId, u64> =
+                    [(0, (all - second * each_second) * MIB), (1, all * MIB)].into();
+                let left = Left { copies: 1, weight: primaries.values().sum(), primaries };
+                progress.sample(at(second), UTime::default(), second + 1, || left);
+            }
+            let recovery = progress.recovery.as_ref();
+            let told = recovery.and_then(|it| it.remaining(at(29))).map(|left| left.as_secs());
+            assert!(is_within(told, wanted), "{told:?} at {each_second}");
+        }
+    }
+
+    /// Four OSDs with 8 MiB/s each, two of which end: the others do not go faster for that.
+    #[test]
+    fn at_the_floor_nobody_takes_over() {
         let mut progress = Progress::default();
         for second in 0..30 {
-            let primaries: BTreeMap<OsdId, u64> = [(0, (900 - second * 30) * MIB), (1, 900 * MIB)].into();
+            let of = |begin: u64| begin.saturating_sub(second * 8) * MIB;
+            let all = [(0, of(200)), (1, of(200)), (2, of(800)), (3, of(1600))];
+            let primaries: BTreeMap<OsdId, u64> = all.into_iter().filter(|(_, left)| *left > 0).collect();
             let left = Left { copies: 1, weight: primaries.values().sum(), primaries };
             progress.sample(at(second), UTime::default(), second + 1, || left);
+            let recovery = progress.recovery.as_ref();
+            let told = recovery.and_then(|it| it.remaining(at(second))).map(|left| left.as_secs());
+            assert!(second < 5 || is_within(told, 200 - second), "{told:?} after {second} s");
         }
-        let told = progress.recovery.as_ref().and_then(|it| it.remaining(at(29))).map(|left| left.as_secs());
-        assert!(is_within(told, 60), "{told:?}");
+    }
+
+    /// None is ever more than half as fast again for that others are done, however many those are.
+    #[test]
+    fn what_others_leave_is_not_taken_without_end() {
+        let alone = |ways: &[(f64, f64)]| until_all_are_done(ways.iter().copied(), FASTER_MAX);
+        assert!((alone(&[(600.0, 20.0)]) - 30.0).abs() < 1e-6);
+        assert!((alone(&[(20.0, 20.0), (600.0, 20.0)]) - (1.0 + 29.0 / 1.5)).abs() < 1e-6);
+        let many: Vec<_> = (0..1000).map(|_| (20.0, 20.0)).chain([(600.0, 20.0)]).collect();
+        assert!((alone(&many) - (1.0 + 29.0 / 1.5)).abs() < 1e-6, "{}", alone(&many));
+        assert!(alone(&[]).abs() < 1e-6);
+        assert!((until_all_are_done(many.iter().copied(), 1.0) - 30.0).abs() < 1e-6);
     }
 
     /// As a rate does that begins low and grows by a twentieth each second.

@@ -37,6 +37,7 @@ use calm::Calm;
 use kept::Kept;
 pub use kept::KeptSeconds;
 use nacre_msg::size::PART_BYTES_MAX;
+use nacre_msg::stats::RECOVERY_RATE_MIN;
 use nacre_types::Stamp;
 use std::time::Duration;
 
@@ -66,9 +67,6 @@ const CLIENTS_AWAY: Duration = Duration::from_secs(1);
 const RESTS: Duration = Duration::from_secs(1);
 /// Where the rate begins when clients come, or recovery.
 const RATE_FIRST: u64 = 32 << 20;
-/// Recovery always gets on, however slow the clients' operations are: slow ones are often not its fault, and a pool
-/// that is degraded for hours is a risk of its own.
-const RATE_MIN: u64 = 8 << 20;
 /// No device of ours is faster.
 const RATE_MAX: u64 = 8 << 30;
 /// Bytes in a part that is sent while clients work: so long a small write may find the device busy with it.
@@ -298,7 +296,7 @@ impl RecoveryThrottle {
 
     fn set_rate(&mut self, now: Stamp, rate: u64) {
         self.bucket = Bucket { bytes: self.bytes_at(now), filled_at: now };
-        self.rate = rate.clamp(RATE_MIN, RATE_MAX);
+        self.rate = rate.clamp(RECOVERY_RATE_MIN, RATE_MAX);
     }
 
     /// What a full bucket holds.

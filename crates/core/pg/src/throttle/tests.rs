@@ -213,9 +213,12 @@ fn hopeless_clients_do_not_stop_recovery() {
     let mut throttle = throttle();
     throttle.client_op(START, None);
     let (now, _) = writes(&mut throttle, START, 20_000, 20_000);
-    assert_eq!(throttle.rate(now), Some(RATE_MIN));
+    assert_eq!(throttle.rate(now), Some(RECOVERY_RATE_MIN));
     let (_, moved) = writes(&mut throttle, now, 1000, 1000);
-    assert!((RATE_MIN - PART..=RATE_MIN + PART).contains(&moved), "{moved} bytes in a second");
+    assert!(
+        (RECOVERY_RATE_MIN - PART..=RECOVERY_RATE_MIN + PART).contains(&moved),
+        "{moved} bytes in a second"
+    );
 }
 
 #[test]
@@ -228,7 +231,7 @@ fn clients_that_come_back_find_the_rate_as_it_was_but_not_below_the_first() {
     throttle.client_op(back, Some(TARGET));
     assert_eq!(throttle.rate(back), Some(RATE_FIRST / 16 * 25));
     let (now, _) = writes(&mut throttle, back, 20_000, 20_000);
-    assert_eq!(throttle.rate(now), Some(RATE_MIN));
+    assert_eq!(throttle.rate(now), Some(RECOVERY_RATE_MIN));
     throttle.client_op(now + CLIENTS_AWAY, Some(TARGET));
     assert_eq!(throttle.rate(now + CLIENTS_AWAY), Some(RATE_FIRST));
     let (now, _) = writes(&mut throttle, now + CLIENTS_AWAY, 500 + WINDOW_OPERATIONS, 0);
