@@ -257,7 +257,7 @@ pub(crate) fn make(
         None => {
             let size = capacity_bytes(folder, options.osd_size, StoreKind::File, 1)?;
             let dirs = options.device_dirs.device_dirs();
-            nacre_osd::mkfs(place.path(), store, (size, partitions), &dirs, key.as_ref()).map(|()| size)
+            nacre_osd::mkfs(place.path(), store, (size, partitions), &dirs, key.as_ref()).map(|_| size)
         }
     };
     let size = outcome.with_context(|| format!("cannot make the store of osd.{id}"))?;

@@ -226,12 +226,13 @@ fn make(folder: &Folder, options: &UpArgs, clock: &RealClock) -> Result<Identity
         println!("making {osd_count} stores of {:.1} GiB each", capacity as f64 / f64::from(1 << 30));
     }
     let size = (capacity, options.shards.unwrap_or(1));
-    make_stores(folder, store_kind, size, osd_count, &options.device_dirs.device_dirs(), &mut entropy)?;
-    for id in 0..i32::try_from(osd_count).unwrap_or(OsdId::MAX) {
+    let dirs = options.device_dirs.device_dirs();
+    let sizes = make_stores(folder, store_kind, size, osd_count, &dirs, &mut entropy)?;
+    for (id, size_bytes) in (0..).zip(sizes) {
         let (store, key) = (random_uuid(&mut entropy), CryptoKey::generate(&mut entropy, clock.wall()));
         folder.write_osd(id, store, &key)?;
         // 0x10000 per TiB, as Ceph weighs devices.
-        let weight = u32::try_from(capacity >> 24).unwrap_or(u32::MAX).max(1);
+        let weight = u32::try_from(size_bytes >> 24).unwrap_or(u32::MAX).max(1);
         let class = Some("ssd".to_owned());
         mkfs.osds.push(MkfsOsd { id, store: Some(store), key, host: host_name(), weight, class });
     }
@@ -294,7 +295,8 @@ fn free_port(listen: IpAddr, entropy: &mut impl Entropy) -> Result<u16> {
     bail!("no port for a monitor: {PORT_TRIES} of {listen} in a row are taken; --port gives one")
 }
 
-/// Makes the stores side by side: each zeroes its log.
+/// Makes the stores side by side: each zeroes its log. Gives the bytes that each has for clients; in memory, all that it
+/// can hold.
 fn make_stores(
     folder: &Folder,
     store: StoreKind,
@@ -302,18 +304,18 @@ fn make_stores(
     osd_count: usize,
     device_dirs: &nacre_osd::DeviceDirs,
     entropy: &mut SystemEntropy,
-) -> Result<()> {
+) -> Result<Vec<u64>> {
     if store == StoreKind::Memory {
         if *device_dirs != nacre_osd::DeviceDirs::default() {
             bail!("--wal-dir and --meta-dir are for stores in files");
         }
-        return Ok(());
+        return Ok(vec![size_bytes; osd_count]);
     }
     let ids: Vec<Uuid> = (0..osd_count).map(|_| random_uuid(entropy)).collect();
     let size = (size_bytes, partitions);
     let make = |(id, uuid): (OsdId, Uuid)| nacre_osd::mkfs(&folder.osd(id), uuid, size, device_dirs, None);
     let made = side_by_side((0..).zip(ids), make);
-    made.into_iter().try_for_each(|one| one.context("cannot make a store"))
+    made.into_iter().map(|one| one.context("cannot make a store")).collect()
 }
 
 fn wait_until_up(

@@ -44,10 +44,18 @@ impl Room {
         }
     }
 
+    /// What a store of so many bytes and partitions has for clients: the size that the cluster hears, and weighs the OSD by.
+    #[must_use]
+    pub fn bytes_for_clients(total_bytes: u64, partitions: u64) -> u64 {
+        let partitions = partitions.max(1);
+        Self { total_bytes: total_bytes / partitions, available_bytes: 0 }.for_clients().total_bytes
+            * partitions
+    }
+
     /// What a store of so many bytes has free when it refuses writes: the room for what is under way, and for the failsafe.
     #[must_use]
     pub fn kept_bytes(total_bytes: u64) -> u64 {
-        let for_clients = Self { total_bytes, available_bytes: 0 }.for_clients().total_bytes;
+        let for_clients = Self::bytes_for_clients(total_bytes, 1);
         total_bytes - for_clients + for_clients / 100 * FAILSAFE_PERCENT_FREE
     }
 
@@ -156,6 +164,11 @@ pub(crate) mod tests {
             let kept = Room::kept_bytes(total);
             assert!(is_full(total, kept - 1) && !is_full(total, kept), "{total}");
         }
+        // Each partition keeps room for itself: a quarter where it is small.
+        let for_clients = |total: u64, partitions| total - Room::bytes_for_clients(total, partitions);
+        assert_eq!([1, 2, 4].map(|parts| for_clients(1 << 40, parts)), [256 << 20, 512 << 20, 1 << 30]);
+        assert_eq!([1, 2].map(|parts| for_clients(1 << 30, parts)), [256 << 20, 256 << 20]);
+        assert_eq!(for_clients(0, 0), 0);
     }
 
     #[test]

@@ -26,7 +26,7 @@ const DEVICE_CLASS: &str = "ssd";
 /// What others hear of the store.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct StoreFacts {
-    /// All that it can hold, in bytes.
+    /// What it has for clients, in bytes: it weighs as much in CRUSH.
     pub(crate) capacity_bytes: u64,
     /// Parts of it between which PGs are divided, each with objects of its own.
     pub(crate) partitions: usize,

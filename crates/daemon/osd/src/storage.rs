@@ -27,6 +27,7 @@ use nacre_env::disk::{Disk, Window};
 use nacre_env::real::private;
 use nacre_env::real::{DriverChoice, HeldDevice, RealDisk};
 use nacre_kv::{KvOptions, KvStore, RedbKv};
+use nacre_osd_core::Room;
 use nacre_types::Uuid;
 use parts::{PartDisk, PartitionParts, Parts};
 use std::collections::BTreeMap;
@@ -196,7 +197,8 @@ pub struct DeviceDirs {
 }
 
 /// Makes a store of `size_bytes` in `folder`, divided between so many partitions, in place of what an attempt before may have left there,
-/// encrypted if there is a key for it. What is elsewhere is named after the folder, and linked to from it.
+/// encrypted if there is a key for it; gives the bytes that it has for clients, as the OSD says them later. What is elsewhere is
+/// named after the folder, and linked to from it.
 ///
 /// # Errors
 /// [`StorageError`].
@@ -206,7 +208,7 @@ pub fn mkfs(
     (size_bytes, partitions): (u64, u32),
     device_dirs: &DeviceDirs,
     key: Option<&WrappingKey>,
-) -> Result<(), StorageError> {
+) -> Result<u64, StorageError> {
     private::make_folder(folder).map_err(file_error(folder))?;
     let block = folder.join(BLOCK_FILE);
     remove(&block)?;
@@ -227,8 +229,10 @@ pub fn mkfs(
     let metadata: Vec<MetadataPlace> = (0..partitions).map(metadata).collect();
     let log_bytes = SplitDisk::HEAD_BYTES + Options::default().wal_bytes(size_bytes);
     let log = log.map(|log| create(&log, log_bytes, Part::Log)).transpose()?;
-    make_store(folder, Box::new(data), log.map(|log| Box::new(log) as Box<dyn Disk>), &metadata, id)?;
-    metadata.iter().try_for_each(|metadata| make_journal(metadata, size_bytes / u64::from(partitions)))
+    let log = log.map(|log| Box::new(log) as Box<dyn Disk>);
+    let holds_bytes = make_store(folder, Box::new(data), log, &metadata, id)?;
+    metadata.iter().try_for_each(|metadata| make_journal(metadata, size_bytes / u64::from(partitions)))?;
+    Ok(Room::bytes_for_clients(holds_bytes, partitions.into()))
 }
 
 /// Removes the metadata of partitions that an attempt before had and the store has not.
@@ -250,14 +254,15 @@ fn make_journal(metadata: &MetadataPlace, store_bytes: u64) -> Result<(), Storag
     metadata.open_with(KvOptions::default(), Some(half_bytes)).map(drop)
 }
 
-/// Makes a store on devices and metadata that hold nothing; it has as many partitions as there are metadata.
+/// Makes a store on devices and metadata that hold nothing; it has as many partitions as there are metadata. Gives the bytes that it can
+/// hold.
 fn make_store(
     folder: &Path,
     mut data: Box<dyn Disk>,
     log: Option<Box<dyn Disk>>,
     metadata: &[MetadataPlace],
     id: Uuid,
-) -> Result<(), StorageError> {
+) -> Result<u64, StorageError> {
     let block_error = |source| StorageError::Block { path: folder.to_owned(), source };
     let trees = metadata.iter().map(|metadata| metadata.open_tree(KvOptions::default()));
     let mut trees: Vec<RedbKv> = trees.collect::<Result<_, StorageError>>()?;
@@ -268,8 +273,9 @@ fn make_store(
     };
     let mut disk = SplitDisk::new(data, log).map_err(block_error)?;
     let options = Options { wal_bytes: Some(disk.log_bytes()), ..Options::default() };
-    Partitions::mkfs(&mut disk, &mut trees, id.0, &options).map_err(block_error)?;
-    disk.label().map_err(block_error)
+    let holds_bytes = Partitions::mkfs(&mut disk, &mut trees, id.0, &options).map_err(block_error)?;
+    disk.label().map_err(block_error)?;
+    Ok(holds_bytes)
 }
 
 fn file_error(path: &Path) -> impl FnOnce(io::Error) -> StorageError + use<> {

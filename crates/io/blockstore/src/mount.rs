@@ -58,8 +58,8 @@ pub(crate) struct Seat {
 }
 
 impl BlockStore {
-    /// Makes a store on `disk`, overwriting what is there. `id` must be unique: take it from the kernel's entropy.
-    /// `kv` must be empty.
+    /// Makes a store on `disk`, overwriting what is there; gives the bytes that it can hold. `id` must be unique: take it from the kernel's
+    /// entropy. `kv` must be empty.
     ///
     /// # Errors
     /// [`OpenError`].
@@ -68,7 +68,7 @@ impl BlockStore {
         kv: &mut dyn KvStore,
         id: [u8; 16],
         options: &Options,
-    ) -> Result<(), OpenError> {
+    ) -> Result<u64, OpenError> {
         mkfs(disk, &mut [kv], id, options)
     }
 
@@ -85,13 +85,13 @@ impl BlockStore {
     }
 }
 
-/// Makes a store of as many partitions as there are metadata.
+/// Makes a store of as many partitions as there are metadata; gives the bytes that it can hold.
 pub(crate) fn mkfs(
     disk: &mut dyn Disk,
     metadata: &mut [&mut dyn KvStore],
     id: [u8; 16],
     options: &Options,
-) -> Result<(), OpenError> {
+) -> Result<u64, OpenError> {
     for kv in metadata.iter() {
         if !kv.scan(Bound::Unbounded, Bound::Unbounded, 1)?.is_empty() {
             return Err(OpenError::NotEmpty);
@@ -122,7 +122,7 @@ pub(crate) fn mkfs(
         }
         kv.commit(&batch, nacre_kv::Durability::Durable)?;
     }
-    Ok(())
+    Ok(superblock.data.count * BLOCK as u64)
 }
 
 /// The slab that a partition has from the beginning: that where its share of the area begins.

@@ -37,7 +37,7 @@ impl Partitions {
         metadata: &mut [&mut dyn KvStore],
         id: [u8; 16],
         options: &Options,
-    ) -> Result<(), OpenError> {
+    ) -> Result<u64, OpenError> {
         mount::mkfs(disk, metadata, id, options)
     }
 

@@ -120,7 +120,7 @@ impl Machine {
                 let mut disk = SplitDisk::new(Box::new(data), Box::new(log.open())).expect("large enough");
                 let options = Options { wal_bytes: Some(disk.log_bytes()), ..machine.options.clone() };
                 let made = BlockStore::mkfs(&mut disk, kv.as_mut(), [7; 16], &options);
-                made.and_then(|()| disk.label())
+                made.and_then(|bytes| disk.label().map(|()| bytes))
             }
         }
         .expect("a store can be made");

@@ -358,6 +358,9 @@ fn osds_are_added_and_removed_as_the_runbook_says() {
             done; ceph -s; return 1
         }
         start; up 4
+        # Each weighs what it has for clients (2^30 KiB weigh 1, in steps of 16 MiB).
+        weighs='[.nodes[] | .kb - .crush_weight * 1073741824 | . > -2000 and . < 18384] | length == 4 and all'
+        until_true 30 "ceph osd df -f json | jq -e '$weighs'"
         ceph osd tree -f json | jq -e '.nodes[] | select(.name == "osd.3") | .status == "up" and .device_class == "ssd"'
         # PGs that have not heard of it yet are clean as well: first it must have some.
         used() {
