@@ -1,5 +1,7 @@
 //! The balancer of our own manager: copies of PGs come to lie evenly by themselves, where stock programs see them.
 
+#![allow(clippy::print_stderr, reason = "what was measured is to be read")]
+
 use nacre_interop::Cluster;
 
 #[test]
@@ -86,4 +88,13 @@ fn primaries_come_to_be_even_but_for_those_of_an_operator() {
         # Nobody wants it any more: what was set is taken back, one OSD at a time.
         ceph config set mgr mgr/balancer/primaries false
         until_true 30 "affinities '. == [1, 0.5, 1, 1]' | grep true""#);
+}
+
+/// The exam of milestone 10: OSDs of many sizes, the fullest of which has 90 %, come to be filled as evenly as PGs and copies allow, and
+/// none is full meanwhile.
+#[test]
+#[ignore = "some minutes, and 7 GiB of disk"]
+fn osds_of_many_sizes_that_are_nearly_full_are_evened_without_a_full_one() {
+    let Some(cluster) = Cluster::start_processes(3) else { return };
+    eprintln!("{}", cluster.shell().within(900).python(include_str!("nearly_full.py")));
 }
