@@ -4,7 +4,7 @@
 //! it, may still refer to it. It becomes free when a checkpoint is durable whose cut came after the release.
 
 use crate::device::Run;
-use crate::free_bitmap::FreeBitmap;
+use crate::free_bitmap::{FreeBitmap, Tally};
 use crate::freemap::{self, FreeMapShard, RefChange, RefChanges};
 use crate::shared_blocks::SharedBlocks;
 use std::collections::{BTreeMap, VecDeque};
@@ -251,9 +251,10 @@ impl Alloc {
         was_free
     }
 
-    /// Takes what a shard of the free map says; gives a block that is outside of the area, or taken twice. [`Alloc::loaded`] is due behind the last one.
-    pub(crate) fn load(&mut self, nth: u32, shard: &FreeMapShard) -> Result<(), u64> {
-        self.free.load(freemap::first_of(nth), shard.used())?;
+    /// Takes what a shard of the free map says, one behind the other; gives a block that is outside of the area, or taken twice.
+    /// [`Alloc::loaded`] is due behind the last one.
+    pub(crate) fn load(&mut self, nth: u32, shard: &FreeMapShard, tally: &mut Tally) -> Result<(), u64> {
+        self.free.load(freemap::first_of(nth), shard.used(), tally)?;
         for (run, extra) in shard.shared(nth) {
             if run.start < self.area.start || run.end() > self.area.end() {
                 return Err(run.start);
@@ -264,8 +265,8 @@ impl Alloc {
     }
 
     /// All shards are loaded.
-    pub(crate) fn loaded(&mut self) {
-        self.free.count();
+    pub(crate) fn loaded(&mut self, tally: Tally) {
+        self.free.loaded(tally);
     }
 
     /// Adds a reference to a block that has one.

@@ -39,6 +39,18 @@ pub(crate) struct FreeBitmap {
     long_blocks: u64,
 }
 
+/// What is free in the first segments of a map that is being loaded.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Tally {
+    /// So many segments.
+    segments: usize,
+    blocks: u64,
+    runs: u64,
+    long_blocks: u64,
+    /// Blocks of the run that goes on behind them.
+    open: u64,
+}
+
 /// Where in its segment a block is.
 const fn within(block: u64) -> u32 {
     (block % SEGMENT) as u32
@@ -53,8 +65,21 @@ impl FreeBitmap {
     /// All of the area is free.
     pub(crate) fn new(area: Run) -> Self {
         let mut map = Self::none(area);
-        map.give(area);
+        map.segments.fill(SegmentBits::All);
+        let end = map.begin + map.segments.len() as u64 * SEGMENT;
+        map.set(Run { start: map.begin, count: area.start - map.begin }, false);
+        map.set(Run { start: area.end(), count: end - area.end() }, false);
+        (map.blocks, map.runs, map.long_blocks) = (area.count, u64::from(area.count > 0), long(area.count));
+        (0..).zip(&map.segments).for_each(|(nth, segment)| map.tree.put(nth, segment.run_lengths()));
+        map.join();
         map
+    }
+
+    /// The tree has been told of all segments, one by one.
+    fn join(&mut self) {
+        self.tree.join();
+        self.stale = Vec::new();
+        self.is_stale.fill(0);
     }
 
     /// Nothing of the area is free.
@@ -256,9 +281,10 @@ impl FreeBitmap {
         self.long_blocks = self.long_blocks + long(before + run.count + behind) - long(before) - long(behind);
     }
 
-    /// Takes the blocks from `first` on, the beginning of a segment, of which `used` has a bit; gives one that is not free. Free blocks are
-    /// counted when all is loaded: see [`FreeBitmap::count`].
-    pub(crate) fn load(&mut self, first: u64, used: &[u8]) -> Result<(), u64> {
+    /// Takes the blocks from `first` on, the beginning of a segment, of which `used` has a bit; gives one that is not free. What lies
+    /// before is loaded already and is counted now, the rest with [`FreeBitmap::loaded`].
+    pub(crate) fn load(&mut self, first: u64, used: &[u8], tally: &mut Tally) -> Result<(), u64> {
+        self.count_until((first.saturating_sub(self.begin) / SEGMENT) as usize, tally);
         for (nth, used) in (0..).zip(used.chunks(SEGMENT_BLOCKS as usize / 8)) {
             let (begin, nth) = (first + nth * SEGMENT, self.segment_of(first + nth * SEGMENT));
             if used.iter().all(|byte| *byte == 0) {
@@ -270,41 +296,46 @@ impl FreeBitmap {
             let taken = bits.take(used);
             self.mixed += usize::from(bits.is_mixed());
             taken.map_err(|at| begin + u64::from(at))?;
-            self.changed(nth);
         }
         Ok(())
     }
 
-    /// Counts what is free, after [`FreeBitmap::load`].
-    pub(crate) fn count(&mut self) {
-        let (mut blocks, mut runs, mut long_blocks, mut open) = (0, 0, 0, 0_u64);
-        for segment in &self.segments {
+    /// All is loaded.
+    pub(crate) fn loaded(&mut self, mut tally: Tally) {
+        self.count_until(self.segments.len(), &mut tally);
+        let Tally { blocks, runs, long_blocks, open, .. } = tally;
+        (self.blocks, self.runs, self.long_blocks) = (blocks, runs, long_blocks + long(open));
+        self.join();
+    }
+
+    /// Counts what is free in the segments before one, and tells the tree.
+    fn count_until(&mut self, end: usize, tally: &mut Tally) {
+        let Tally { segments, mut blocks, mut runs, mut long_blocks, mut open } = *tally;
+        let end = end.clamp(segments, self.segments.len());
+        for (nth, segment) in (segments..).zip(self.segments.get(segments..end).into_iter().flatten()) {
+            self.tree.put(nth, segment.run_lengths());
             match segment {
                 SegmentBits::None => long_blocks += long(std::mem::take(&mut open)),
                 SegmentBits::All => {
                     (blocks, runs) = (blocks + SEGMENT, runs + u64::from(open == 0));
                     open += SEGMENT;
                 }
-                SegmentBits::Some(_) => (),
-            }
-            if !segment.is_mixed() {
-                continue;
-            }
-            for word in (0..SEGMENT_BLOCKS / WORD_BITS).map(|nth| segment.word(nth)) {
-                blocks += u64::from(word.count_ones());
-                runs += u64::from((word & !(word << 1 | u64::from(open > 0))).count_ones());
-                if word == u64::MAX {
-                    open += u64::from(WORD_BITS);
-                } else {
-                    long_blocks += long(open + u64::from(word.trailing_ones()));
-                    // What begins and ends within a word is not long.
-                    open = word.leading_ones().into();
+                SegmentBits::Some(words) => {
+                    for word in words.iter() {
+                        blocks += u64::from(word.count_ones());
+                        runs += u64::from((word & !(word << 1 | u64::from(open > 0))).count_ones());
+                        if *word == u64::MAX {
+                            open += u64::from(WORD_BITS);
+                        } else {
+                            long_blocks += long(open + u64::from(word.trailing_ones()));
+                            // What begins and ends within a word is not long.
+                            open = word.leading_ones().into();
+                        }
+                    }
                 }
             }
         }
-        (self.blocks, self.runs, self.long_blocks) = (blocks, runs, long_blocks + long(open));
-        self.refresh();
-        self.stale.shrink_to_fit();
+        *tally = Tally { segments: end, blocks, runs, long_blocks, open };
     }
 
     /// Where a search from a block on begins: its segment, and its place there.

@@ -16,6 +16,7 @@ pub(crate) enum Place {
 
 /// Segments of a bitmap by their free runs. Blocks behind the last segment are not free.
 #[derive(Debug)]
+#[cfg_attr(test, derive(Clone, PartialEq, Eq))]
 pub(crate) struct RunTree {
     /// From 1 on: the root, its two halves, and so on. The segments are the second half of it, as far as there are some.
     nodes: Vec<FreeRunLengths>,
@@ -62,6 +63,24 @@ impl RunTree {
                 return;
             }
             runs = FreeRunLengths::join(self.node(2 * nth), self.node(2 * nth + 1), self.blocks_of(2 * nth));
+        }
+    }
+
+    /// What a segment has, of which the nodes above hear with [`RunTree::join`].
+    pub(crate) fn put(&mut self, segment: usize, runs: FreeRunLengths) {
+        if let Some(node) = self.nodes.get_mut(self.leaves + segment) {
+            *node = runs;
+        }
+    }
+
+    /// All segments have been put.
+    pub(crate) fn join(&mut self) {
+        for nth in (1..self.leaves).rev() {
+            let runs =
+                FreeRunLengths::join(self.node(2 * nth), self.node(2 * nth + 1), self.blocks_of(2 * nth));
+            if let Some(node) = self.nodes.get_mut(nth) {
+                *node = runs;
+            }
         }
     }
 

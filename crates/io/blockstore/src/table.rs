@@ -8,6 +8,7 @@
 
 mod copies;
 mod data;
+mod free_map;
 mod objects;
 mod omap;
 mod pglog;
@@ -145,14 +146,7 @@ impl Table {
         })?;
         let removals = Removals::load(kv.as_ref())?;
         let copies = Copies::load(kv.as_ref(), options.omap_step_entries_max)?;
-        kv_schema::scan::<OpenError>(kv.as_ref(), &[kv_schema::prefix::FREE], |key, value| {
-            let (nth, shard) = kv_schema::decode_free(key, value)?;
-            alloc.load(nth, &shard).map_err(|block| OpenError::Inconsistent {
-                what: "block outside the data area",
-                value: block,
-            })
-        })?;
-        alloc.loaded();
+        free_map::load(kv.as_ref(), &mut alloc)?;
         let (records_bytes_max, names_bytes_max) = clean_shares(options.metadata_bytes_max, &alloc);
         Ok(Self {
             kv,

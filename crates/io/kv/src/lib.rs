@@ -40,7 +40,7 @@ pub use journal::{
 };
 pub use memory::MemoryKv;
 pub use plain_file::{create_file, open_file};
-pub use reader::KvReader;
+pub use reader::{KvReader, read_ahead};
 pub use redb_kv::{KvOptions, RedbKv};
 pub use region::{RegionFile, RegionPlace};
 

@@ -192,13 +192,15 @@ fn is_a_set_of_blocks_from(start: u64) {
             (free.blocks(), free.runs(), free.long_blocks()),
             (model.len() as u64, runs.len() as u64, long)
         );
-        let before = (free.blocks(), free.runs(), free.long_blocks());
-        free.count();
-        assert_eq!((free.blocks(), free.runs(), free.long_blocks()), before);
-        assert_eq!(free.mixed, free.segments.iter().filter(|segment| segment.is_mixed()).count());
         let (count, cursor) = (1 + next(2000), begin + next(end - begin));
         assert_eq!(free.find(count, cursor), find(&runs, count, cursor), "{count} from {cursor}");
         assert_eq!(free.find_hole(count, cursor), find_hole(&runs, count, cursor), "{count} from {cursor}");
+        // All at once is as one after the other.
+        free.refresh();
+        let before = (free.blocks(), free.runs(), free.long_blocks(), free.tree.clone());
+        free.loaded(Tally::default());
+        assert_eq!((free.blocks(), free.runs(), free.long_blocks(), free.tree.clone()), before);
+        assert_eq!(free.mixed, free.segments.iter().filter(|segment| segment.is_mixed()).count());
     }
 }
 
@@ -209,16 +211,17 @@ fn what_was_used_is_loaded_and_counted() {
     let mut used = vec![0_u8; SEGMENT as usize / 4];
     used[1] = 0b11;
     used[600] = 0xff;
-    assert_eq!(free.load(0, &used), Ok(()));
-    free.count();
+    let mut tally = Tally::default();
+    assert_eq!(free.load(0, &used, &mut tally), Ok(()));
+    free.loaded(tally);
     let expected = [run(5, 3), run(10, 4790), run(4808, 3389)];
     assert!(free.iter().eq(expected), "{:?}", free.iter().collect::<Vec<_>>());
     assert_eq!((free.blocks(), free.runs(), free.long_blocks()), (8182, 3, 8179));
     assert_eq!(free.find(4000, 0), Some(run(10, 4790)));
     used[0] = 1;
-    assert_eq!(FreeBitmap::new(area).load(0, &used), Err(0), "outside of the area");
+    assert_eq!(FreeBitmap::new(area).load(0, &used, &mut Tally::default()), Err(0), "outside of the area");
     let mut behind = FreeBitmap::new(area);
-    assert_eq!(behind.load(8 * SEGMENT, &used), Err(8 * SEGMENT));
+    assert_eq!(behind.load(8 * SEGMENT, &used, &mut Tally::default()), Err(8 * SEGMENT));
 }
 
 /// `cargo test --release -p nacre-blockstore --lib free_bitmap -- --ignored --nocapture`
@@ -229,12 +232,12 @@ fn of_sixteen_terabytes_in_the_smallest_pieces() {
     let mut free = FreeBitmap::new(run(0, 3_906_250_000));
     let clock = RealClock::start();
     let began = clock.now();
-    let used = vec![0x55; SEGMENT as usize];
+    let (used, mut tally) = (vec![0x55; SEGMENT as usize], Tally::default());
     for first in (0..3_906_250_000 - 8 * SEGMENT).step_by(8 * SEGMENT as usize) {
-        free.load(first, &used).expect("all was free");
+        free.load(first, &used, &mut tally).expect("all was free");
     }
     let loaded = clock.now().since(began);
-    free.count();
+    free.loaded(tally);
     let counted = clock.now().since(began);
     let found = free.find(2, 0);
     assert!(found.is_some_and(|run| run.count >= 2) && free.bytes() < 600 << 20);
