@@ -73,6 +73,11 @@ pub(crate) fn room(store: &dyn ObjectStore) -> Room {
     Room { total_bytes: usage.total_bytes / parts, available_bytes: usage.available_bytes / parts }
 }
 
+/// What a store has for clients, whatever is in it: see [`Room::bytes_for_clients`].
+pub(crate) fn bytes_for_clients(store: &dyn ObjectStore) -> u64 {
+    Room::bytes_for_clients(store.usage().total_bytes, store.partitions())
+}
+
 /// Where freed space is discarded.
 fn discard_policy(options: &Values) -> DiscardPolicy {
     match (options.flag("bdev_enable_discard"), options.flag("nacre_discard_files")) {
