@@ -24,7 +24,10 @@ def wait(what, holds, seconds=600):
         time.sleep(0.1)
 def pid(daemon): return int(open('%s/run/%s.pid' % (DIR, daemon)).read())
 def line(daemon): return open('/proc/%d/cmdline' % pid(daemon), 'rb').read().split(b'\0')[:-1]
-def is_there(number): return os.path.exists('/proc/%d' % number)
+# One that this script started is there until it is waited for.
+def is_gone(number):
+    try: return open('/proc/%d/stat' % number).read().split()[2] == 'Z'
+    except (FileNotFoundError, ProcessLookupError): return True
 def is_clean():
     status = ask(prefix='status')
     pgs, osds = status['pgmap'], status['osdmap']
@@ -42,7 +45,7 @@ def start(osd, words):
     subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, preexec_fn=join)
 def stop(osd, how=signal.SIGTERM):
     number = pid('osd.%d' % osd); os.kill(number, how)
-    wait('end', lambda: not is_there(number) or open('/proc/%d/stat' % number).read().split()[2] == 'Z')
+    wait('end', lambda: is_gone(number))
 # Each OSD anew, in its cgroup: what it has in memory counts there from the beginning.
 def move():
     for osd in range(len(CGROUPS)):

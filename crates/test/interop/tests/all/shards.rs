@@ -31,7 +31,7 @@ def is_clean():
 # One that this script started is there until it is waited for.
 def is_gone(process):
     try: return open('/proc/%d/stat' % process).read().rsplit(')', 1)[1].split()[0] == 'Z'
-    except FileNotFoundError: return True
+    except (FileNotFoundError, ProcessLookupError): return True
 # What the store of an OSD that does not run says, which is sound.
 def checked(osd):
     key = ['--key-file', 'luks.%d' % osd] if os.path.exists('luks.%d' % osd) else []
@@ -51,9 +51,9 @@ def threads(osd):
     found, folder = {}, '/proc/%d/task' % pid(osd)
     for task in os.listdir(folder):
         # One that ends meanwhile counts for nothing.
-        if not os.path.exists('%s/%s/stat' % (folder, task)): continue
-        name = open('%s/%s/comm' % (folder, task)).read().strip()
-        fields = open('%s/%s/stat' % (folder, task)).read().rsplit(')', 1)[1].split()
+        try: name, stat = [open('%s/%s/%s' % (folder, task, file)).read() for file in ('comm', 'stat')]
+        except (FileNotFoundError, ProcessLookupError): continue
+        name, fields = name.strip(), stat.rsplit(')', 1)[1].split()
         found[name] = (int(fields[11]) + int(fields[12])) * 10000
     return found
 
