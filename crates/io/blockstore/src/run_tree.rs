@@ -35,6 +35,11 @@ impl RunTree {
         self.nodes.get(nth).copied().unwrap_or_default()
     }
 
+    /// What a node has by the two below it.
+    fn joined(&self, nth: usize) -> FreeRunLengths {
+        FreeRunLengths::join(self.node(2 * nth), self.node(2 * nth + 1), self.blocks_of(2 * nth))
+    }
+
     /// Blocks of a node's part.
     fn blocks_of(&self, nth: usize) -> u64 {
         let segments = self.leaves >> nth.ilog2();
@@ -62,7 +67,7 @@ impl RunTree {
             if nth == 0 {
                 return;
             }
-            runs = FreeRunLengths::join(self.node(2 * nth), self.node(2 * nth + 1), self.blocks_of(2 * nth));
+            runs = self.joined(nth);
         }
     }
 
@@ -76,8 +81,7 @@ impl RunTree {
     /// All segments have been put.
     pub(crate) fn join(&mut self) {
         for nth in (1..self.leaves).rev() {
-            let runs =
-                FreeRunLengths::join(self.node(2 * nth), self.node(2 * nth + 1), self.blocks_of(2 * nth));
+            let runs = self.joined(nth);
             if let Some(node) = self.nodes.get_mut(nth) {
                 *node = runs;
             }

@@ -173,11 +173,11 @@ impl Recovery {
         let window = (self.lasts(now) / 4).clamp(least, most);
         let (rate, newest) = self.all.rate(now, window)?;
         let mean = rate / self.primaries.len().max(1) as f64;
-        let own = |way: &Way| way.rate(now, window).map(|(own, _)| own);
-        let known: Vec<f64> = self.primaries.values().filter_map(own).collect();
-        let is_at_floor = known.iter().sum::<f64>() < FLOOR_RATE * known.len() as f64;
-        let faster_max = if is_at_floor { 1.0 } else { FASTER_MAX };
-        let ways = self.primaries.values().map(|way| (way.left as f64, own(way).unwrap_or(mean)));
+        let own = |way: &Way| (way.left as f64, way.rate(now, window).map(|(own, _)| own));
+        let ways: Vec<_> = self.primaries.values().map(own).collect();
+        let above_floor: f64 = ways.iter().filter_map(|(_, own)| *own).map(|own| own - FLOOR_RATE).sum();
+        let faster_max = if above_floor < 0.0 { 1.0 } else { FASTER_MAX };
+        let ways = ways.into_iter().map(|(left, own)| (left, own.unwrap_or(mean)));
         let by_all = self.all.left as f64 / rate;
         let left = Duration::try_from_secs_f64(by_all.max(until_all_are_done(ways, faster_max))).ok()?;
         Some(left.saturating_sub(now.since(newest)))
@@ -248,12 +248,18 @@ mod tests {
         Stamp::default() + Duration::from_secs(1000 + second)
     }
 
-    fn left(mib: u64) -> Left {
-        Left { copies: mib, weight: mib * MIB, primaries: [(0, mib * MIB)].into() }
+    fn left(mib: impl IntoIterator<Item = (OsdId, u64)>) -> Left {
+        let mib = mib.into_iter().filter(|(_, mib)| *mib > 0);
+        let primaries: BTreeMap<OsdId, u64> = mib.map(|(osd, mib)| (osd, mib * MIB)).collect();
+        let weight: u64 = primaries.values().sum();
+        Left { copies: weight / MIB, weight, primaries }
     }
 
-    /// What is left at each second, and what is foretold then.
-    fn run(of: impl Fn(u64) -> u64, seconds: u64) -> (Progress, Vec<Option<u64>>) {
+    /// What is left of each OSD at each second, and what is foretold then.
+    fn run_osds<const N: usize>(
+        of: impl Fn(u64) -> [(OsdId, u64); N],
+        seconds: u64,
+    ) -> (Progress, Vec<Option<u64>>) {
         let mut progress = Progress::default();
         let mut told = Vec::new();
         for second in 0..seconds {
@@ -262,6 +268,11 @@ mod tests {
             told.push(recovery.and_then(|it| it.remaining(at(second))).map(|left| left.as_secs()));
         }
         (progress, told)
+    }
+
+    /// The same of a single one.
+    fn run(of: impl Fn(u64) -> u64, seconds: u64) -> (Progress, Vec<Option<u64>>) {
+        run_osds(|second| [(0, of(second))], seconds)
     }
 
     fn is_within(told: Option<u64>, wanted: u64) -> bool {
@@ -296,16 +307,10 @@ mod tests {
     /// Three OSDs with 20 a second each; one has three times as much as the others, and is half as fast again when these are done.
     #[test]
     fn it_ends_with_the_osd_that_has_the_most() {
-        let mut progress = Progress::default();
-        for second in 0..30 {
-            let of = |begin: u64| (begin - second * 20) * MIB;
-            let primaries: BTreeMap<OsdId, u64> = [(0, of(800)), (1, of(800)), (2, of(2400))].into();
-            let left = Left { copies: 1, weight: primaries.values().sum(), primaries };
-            progress.sample(at(second), UTime::default(), second + 1, || left);
-        }
-        let told = progress.recovery.as_ref().and_then(|it| it.remaining(at(29))).map(|left| left.as_secs());
+        let (_, told) =
+            run_osds(|second| [(0, 800), (1, 800), (2, 2400)].map(|(osd, all)| (osd, all - second * 20)), 30);
         assert!(
-            is_within(told, 11 + 53),
+            is_within(told[29], 11 + 53),
             "{told:?}: by the sum it would be 38, and 91 if it became no faster"
         );
     }
@@ -314,34 +319,21 @@ mod tests {
     #[test]
     fn one_that_waits_will_not_do_so_for_ever() {
         for (each_second, wanted) in [(60, 40), (12, 60)] {
-            let mut progress = Progress::default();
-            for second in 0..30 {
-                let all = each_second * 30;
-                let primaries: BTreeMap<OsdId, u64> =
-                    [(0, (all - second * each_second) * MIB), (1, all * MIB)].into();
-                let left = Left { copies: 1, weight: primaries.values().sum(), primaries };
-                progress.sample(at(second), UTime::default(), second + 1, || left);
-            }
-            let recovery = progress.recovery.as_ref();
-            let told = recovery.and_then(|it| it.remaining(at(29))).map(|left| left.as_secs());
-            assert!(is_within(told, wanted), "{told:?} at {each_second}");
+            let all = each_second * 30;
+            let (_, told) = run_osds(|second| [(0, all - second * each_second), (1, all)], 30);
+            assert!(is_within(told[29], wanted), "{told:?} at {each_second}");
         }
     }
 
     /// Four OSDs with 8 MiB/s each, two of which end: the others do not go faster for that.
     #[test]
     fn at_the_floor_nobody_takes_over() {
-        let mut progress = Progress::default();
-        for second in 0..30 {
-            let of = |begin: u64| begin.saturating_sub(second * 8) * MIB;
-            let all = [(0, of(200)), (1, of(200)), (2, of(800)), (3, of(1600))];
-            let primaries: BTreeMap<OsdId, u64> = all.into_iter().filter(|(_, left)| *left > 0).collect();
-            let left = Left { copies: 1, weight: primaries.values().sum(), primaries };
-            progress.sample(at(second), UTime::default(), second + 1, || left);
-            let recovery = progress.recovery.as_ref();
-            let told = recovery.and_then(|it| it.remaining(at(second))).map(|left| left.as_secs());
-            assert!(second < 5 || is_within(told, 200 - second), "{told:?} after {second} s");
-        }
+        let of = |second| {
+            [(0, 200_u64), (1, 200), (2, 800), (3, 1600)]
+                .map(|(osd, all)| (osd, all.saturating_sub(second * 8)))
+        };
+        let (_, told) = run_osds(of, 30);
+        assert!((5..30).all(|second| is_within(told[second], 200 - second as u64)), "{told:?}");
     }
 
     /// None is ever more than half as fast again for that others are done, however many those are.
@@ -383,7 +375,7 @@ mod tests {
         let (_, told) = run(|second| 1000 - second.min(20) * 10, 80);
         assert!(told[20].is_some() && told[60..].iter().all(Option::is_none), "{told:?}");
         let mut progress = Progress::default();
-        (0..100).for_each(|n| progress.sample(at(n), UTime::default(), n + 1, || left((n + 1) % 2)));
+        (0..100).for_each(|n| progress.sample(at(n), UTime::default(), n + 1, || left([(0, (n + 1) % 2)])));
         assert_eq!(progress.ended.len(), ENDED_COUNT_MAX, "bounded");
     }
 }
