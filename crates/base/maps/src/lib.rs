@@ -44,6 +44,13 @@ pub const RELEASE_PACIFIC: u8 = 16;
 pub const RELEASE_LUMINOUS: u8 = 12;
 /// Weight 1.0 (fully "in"), affinity 1.0: 16.16 fixed point.
 pub const WEIGHT_ONE: u32 = 0x1_0000;
+
+/// CRUSH weight of so many bytes, as Ceph weighs devices: 1.0 is a TiB.
+#[must_use]
+pub fn weight_of(bytes: u64) -> u32 {
+    u32::try_from(bytes >> 24).unwrap_or(u32::MAX).max(1)
+}
+
 /// No OSD: primary of an empty set.
 pub const OSD_NONE: nacre_types::OsdId = -1;
 

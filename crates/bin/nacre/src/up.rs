@@ -231,8 +231,7 @@ fn make(folder: &Folder, options: &UpArgs, clock: &RealClock) -> Result<Identity
     for (id, size_bytes) in (0..).zip(sizes) {
         let (store, key) = (random_uuid(&mut entropy), CryptoKey::generate(&mut entropy, clock.wall()));
         folder.write_osd(id, store, &key)?;
-        // 0x10000 per TiB, as Ceph weighs devices.
-        let weight = u32::try_from(size_bytes >> 24).unwrap_or(u32::MAX).max(1);
+        let weight = nacre_maps::weight_of(size_bytes);
         let class = Some("ssd".to_owned());
         mkfs.osds.push(MkfsOsd { id, store: Some(store), key, host: host_name(), weight, class });
     }

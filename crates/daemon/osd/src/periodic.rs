@@ -3,7 +3,7 @@
 use crate::asok;
 use crate::device::PROBE_INTERVAL_RELIEVED;
 use crate::link_counts::{self, LinkCounts};
-use crate::pg_driver::PgDriver;
+use crate::pg_driver::{PgDriver, usage_for_clients};
 use crate::shard_msg::{ShardMsg, ShardReport};
 use crate::shard_net::{KeptOut, ShardCx};
 use nacre_buf::AlignedBuf;
@@ -173,7 +173,7 @@ impl Periodic {
     /// What the PGs say of themselves now, and what counts since the report before.
     pub(crate) fn make_report(&mut self, pgs: &mut PgDriver, cx: &mut ShardCx<'_>) -> ShardReport {
         self.report_at = cx.now + REPORT_INTERVAL;
-        let usage = pgs.usage_for_clients();
+        let usage = usage_for_clients(pgs.store.as_ref());
         let mut report = pgs.pgs.report(cx.net.router.me, usage, cx.wall);
         report.pgs.extend(pgs.relocations.stats());
         report.packed = pgs.store.packed();

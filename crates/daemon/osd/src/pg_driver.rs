@@ -73,9 +73,10 @@ pub(crate) fn room(store: &dyn ObjectStore) -> Room {
     Room { total_bytes: usage.total_bytes / parts, available_bytes: usage.available_bytes / parts }
 }
 
-/// What a store has for clients, whatever is in it: see [`Room::bytes_for_clients`].
-pub(crate) fn bytes_for_clients(store: &dyn ObjectStore) -> u64 {
-    Room::bytes_for_clients(store.usage().total_bytes, store.partitions())
+/// What a store has for clients: see [`Room::for_clients`].
+pub(crate) fn usage_for_clients(store: &dyn ObjectStore) -> StoreUsage {
+    let (parts, Room { total_bytes, available_bytes }) = (store.partitions(), room(store).for_clients());
+    StoreUsage { total_bytes: total_bytes * parts, available_bytes: available_bytes * parts, ..store.usage() }
 }
 
 /// Where freed space is discarded.
@@ -195,17 +196,6 @@ impl PgDriver {
     pub(crate) fn note_load(&mut self, events: usize) {
         // One record takes as many requests to the device whether it begins now or in a moment.
         self.store.set_submit_hint(if events == 1 { SubmitHint::Now } else { SubmitHint::Batch });
-    }
-
-    /// What the store has for clients: see [`Room::for_clients`].
-    pub(crate) fn usage_for_clients(&self) -> StoreUsage {
-        let Room { total_bytes, available_bytes } = room(self.store.as_ref()).for_clients();
-        let parts = self.store.partitions();
-        StoreUsage {
-            total_bytes: total_bytes * parts,
-            available_bytes: available_bytes * parts,
-            ..self.store.usage()
-        }
     }
 
     /// Hands the PGs what the store has completed, and starts what was submitted. False when there was nothing. The time is read anew

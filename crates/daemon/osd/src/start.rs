@@ -6,7 +6,7 @@ use crate::memory;
 use crate::osd_addrs::{Listeners, OsdAddrs, Sockets, listen};
 use crate::own_collection::{partition_of, stored_initial_pg_nums, stored_maps};
 use crate::peer_links::PeerLinks;
-use crate::pg_driver::bytes_for_clients;
+use crate::pg_driver::usage_for_clients;
 use crate::recovery_snapshot::SnapshotIntake;
 use crate::relocations::{Located, MisplacedHere, located, pg_exists};
 use crate::report::StoreFacts;
@@ -224,7 +224,7 @@ pub fn assemble(config: &OsdConfig, partitions: usize, machines: Vec<Machine>) -
     let initial_pg_num =
         stored_initial_pg_nums(parts.iter().map(|part| part.store.as_ref() as &dyn ObjectStore));
     let misplaced = Misplaced::find(&parts, &initial_pg_num, partitions);
-    let capacity_bytes = parts.iter().map(|part| bytes_for_clients(part.store.as_ref())).sum();
+    let capacity_bytes = parts.iter().map(|part| usage_for_clients(part.store.as_ref()).total_bytes).sum();
     let conn_max = parts.first().map_or(usize::MAX, |part| part.tuning.queues.conn_max);
     let control = control
         .map(|(listeners, sockets, nonce)| (listeners, OsdAddrs::new(config.id, &sockets, nonce, conn_max)));

@@ -3,7 +3,7 @@
 use super::{CrushPlace, OsdMaps, crush_edit, view};
 use crate::config::{ConfigDb, Target};
 use nacre_ec::{Code, Technique};
-use nacre_maps::{OsdMap, Pool, WEIGHT_ONE, XInfo, flags};
+use nacre_maps::{OsdMap, Pool, WEIGHT_ONE, XInfo, flags, weight_of};
 use nacre_msg::peer::PeerVersions;
 use nacre_types::{
     AddrVec, AuthName, Compression, CompressionAlgorithm, EntityKind, Epoch, OsdId, Stamp, UTime, Uuid,
@@ -162,9 +162,7 @@ const SIZE_KEYS: [&str; 2] = ["bluestore_bdev_size", "osd_size_bytes"];
 /// CRUSH weight of a device: its size in TiB, as Ceph weighs. A device of unknown size counts as one TiB.
 fn weight_by_size(metadata: &BTreeMap<String, String>) -> u32 {
     let size: Option<u64> = SIZE_KEYS.iter().find_map(|key| metadata.get(*key)?.parse().ok());
-    let Some(size) = size.filter(|size| *size > 0) else { return WEIGHT_ONE };
-    // 2^40 bytes weigh 0x10000.
-    u32::try_from(size >> 24).unwrap_or(u32::MAX).max(1)
+    size.filter(|size| *size > 0).map_or(WEIGHT_ONE, weight_of)
 }
 
 /// What the options say of an OSD that is new.
