@@ -24,10 +24,6 @@ def wait(what, holds, seconds=600):
         time.sleep(0.1)
 def pid(daemon): return int(open('%s/run/%s.pid' % (DIR, daemon)).read())
 def line(daemon): return open('/proc/%d/cmdline' % pid(daemon), 'rb').read().split(b'\0')[:-1]
-# One that this script started is there until it is waited for.
-def is_gone(number):
-    try: return open('/proc/%d/stat' % number).read().split()[2] == 'Z'
-    except (FileNotFoundError, ProcessLookupError): return True
 def is_clean():
     status = ask(prefix='status')
     pgs, osds = status['pgmap'], status['osdmap']

@@ -57,7 +57,7 @@ impl Rig {
 
     fn run(&self, load: &str, seconds: u64) {
         let shell = self.shell.with("LOAD", load).with("SECONDS", seconds).within(600);
-        shell.python(include_str!("memory.py"));
+        shell.python(concat!(include_str!("gone.py"), include_str!("memory.py")));
     }
 
     fn pids(&self) -> String {

@@ -6,7 +6,9 @@ use nacre_interop::{Cluster, Shell};
 
 /// Begins every Python script: a session, hands for the daemons, and a writer of many objects, 16 writes at a time, that knows what was
 /// acknowledged.
-const PYTHON: &str = "
+const PYTHON: &str = concat!(
+    include_str!("gone.py"),
+    "
 import collections, json, os, rados, random, signal, subprocess, sys, threading, time
 DIR, POOL, NACRE = os.environ['DIR'], os.environ['POOL'], os.environ['NACRE']
 cluster = rados.Rados(conffile=''); cluster.connect()
@@ -28,10 +30,6 @@ def wait(what, holds, seconds=300):
         time.sleep(0.1)
 def is_clean():
     return {state['state_name'] for state in ask(prefix='status')['pgmap']['pgs_by_state']} == {'active+clean'}
-# One that this script started is there until it is waited for.
-def is_gone(process):
-    try: return open('/proc/%d/stat' % process).read().rsplit(')', 1)[1].split()[0] == 'Z'
-    except (FileNotFoundError, ProcessLookupError): return True
 # What the store of an OSD that does not run says, which is sound.
 def checked(osd):
     key = ['--key-file', 'luks.%d' % osd] if os.path.exists('luks.%d' % osd) else []
@@ -89,7 +87,8 @@ class Writer(threading.Thread):
             assert found == self.block(nth, version), nth
             assert self.acked[nth] <= version <= self.sent[nth], (nth, version, self.acked[nth], self.sent[nth])
             assert not exact or version == self.sent[nth], (nth, version)
-";
+"
+);
 
 fn python(shell: &Shell, script: &str) -> String {
     shell.within(240).python(&format!("{PYTHON}{script}"))
