@@ -1,4 +1,4 @@
-#![no_main]
+#![cfg_attr(feature = "libfuzzer", no_main)]
 //! See `nacre_fuzz::device_label`.
 
-libfuzzer_sys::fuzz_target!(|input: &[u8]| nacre_fuzz::device_label(input));
+nacre_fuzz::fuzz_program!(device_label);

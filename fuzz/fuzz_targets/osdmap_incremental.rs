@@ -1,4 +1,4 @@
-#![no_main]
+#![cfg_attr(feature = "libfuzzer", no_main)]
 //! See `nacre_fuzz::osdmap_incremental`.
 
-libfuzzer_sys::fuzz_target!(|input: &[u8]| nacre_fuzz::osdmap_incremental(input));
+nacre_fuzz::fuzz_program!(osdmap_incremental);

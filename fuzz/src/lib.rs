@@ -13,6 +13,7 @@ mod frames;
 mod input;
 mod metadata;
 mod monitors;
+pub mod program;
 mod seeds;
 #[cfg(test)]
 mod smoke;
