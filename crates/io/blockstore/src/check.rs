@@ -146,6 +146,7 @@ fn check_table(table: &Table, report: &mut CheckReport) {
         report.inconsistencies.push(format!("blobs: counted {counted:?}, found {packed:?}"));
     }
     report.inconsistencies.extend(table.wrong_clean_pages());
+    report.inconsistencies.extend(table.wrong_clean_records());
     report.inconsistencies.extend(table.failure());
     report.inconsistencies.extend(references.contradictions(&table.space.alloc));
 }

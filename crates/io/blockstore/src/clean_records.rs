@@ -176,6 +176,14 @@ impl CleanRecords {
         self.unpacked.bytes() + self.packed.bytes()
     }
 
+    /// Objects' own records as the KV store is to have them, by number, in no order.
+    pub(crate) fn own(&self) -> impl Iterator<Item = (u64, Box<[u8]>)> {
+        let unpacked = self.unpacked.iter().filter_map(|(key, record)| Some((key, record.pack()?)));
+        let packed = self.packed.iter().map(|(key, bytes)| (key, bytes.clone()));
+        let own = unpacked.chain(packed).filter(|((_, number), _)| *number == INLINE_PAGE);
+        own.map(|((object, _), bytes)| (*object, bytes))
+    }
+
     /// The pages with their objects and numbers, in no order.
     pub(crate) fn pages(&self) -> impl Iterator<Item = (RecordKey, Arc<Page>)> {
         let packed =

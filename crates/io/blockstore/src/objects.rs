@@ -3,6 +3,7 @@
 use crate::blob::Place;
 use crate::block_page;
 use crate::blocks::{INLINE_PAGE, Period, StoredPage};
+use crate::device::Run;
 use crate::kv_schema::{self, prefix};
 use crate::onode::{Onode, OwnRecord, Stored};
 use crate::page::PAGE_BLOCKS;
@@ -102,11 +103,19 @@ pub(crate) enum ReadError {
     },
 }
 
-/// The object of this number, if it is there, without the pages of its blocks that have records of their own.
-pub(crate) fn read(kv: &dyn KvStore, number: u64) -> Result<Option<Onode>, ReadError> {
+/// The object of this number, if it is there, without the pages of its blocks that have records of their own. Its blocks are to be in `area`.
+pub(crate) fn read(kv: &dyn KvStore, number: u64, area: Run) -> Result<Option<Onode>, ReadError> {
     let own = kv.get(&kv_schema::object_key(number))?;
-    let decode = |own| Ok(OwnRecord::decode(number, own)?.without_pages());
-    own.map(decode).transpose()
+    own.map(|own| decode_own(number, own, area)).transpose()
+}
+
+/// The same by its record.
+pub(crate) fn decode_own(number: u64, own: Bytes, area: Run) -> Result<Onode, ReadError> {
+    let onode = OwnRecord::decode(number, own)?.without_pages();
+    match onode.block_outside(area) {
+        Some(block) => Err(ReadError::Outside { object: number, block }),
+        None => Ok(onode),
+    }
 }
 
 /// Calls `visit` with each object.

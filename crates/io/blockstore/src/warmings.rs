@@ -1,7 +1,7 @@
 //! [`Warmings`]: metadata that are being read before they are asked for (`warming.rs`).
 
 use crate::table::{BlockRange, Step};
-use nacre_kv::KvTag;
+use nacre_kv::Warmed;
 use nacre_store::WarmToken;
 use nacre_types::{HObject, SpgId};
 use slab::Slab;
@@ -17,10 +17,10 @@ pub(crate) struct Warming {
     pub(crate) step: Step,
 }
 
-/// Those that are under way, by the tags of what they wait for, and those that are not any more.
+/// Those that are under way, by the tags of what they wait for, what was read for them, and those that are not any more.
 #[derive(Debug, Default)]
 pub(crate) struct Warmings {
     pub(crate) under_way: Slab<Warming>,
-    pub(crate) tags: Vec<KvTag>,
+    pub(crate) read: Vec<Warmed>,
     pub(crate) done: Vec<WarmToken>,
 }

@@ -8,25 +8,29 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
-struct Queues<J> {
+struct Queues<J, V> {
     waiting: VecDeque<(KvTag, J)>,
     /// Threads that are at one.
     busy: usize,
-    finished: Vec<KvCompletion>,
+    /// Threads that wait for one.
+    idle: usize,
+    finished: Vec<KvCompletion<V>>,
+    /// Threads that wait for a completion.
+    awaiting: usize,
     /// The thread that waits for a completion is to look at something else.
     is_roused: bool,
     stopping: bool,
 }
 
 /// What both threads see.
-pub(crate) struct Shared<J = KvBatch> {
-    queues: Mutex<Queues<J>>,
+pub(crate) struct Shared<J = KvBatch, V = ()> {
+    queues: Mutex<Queues<J, V>>,
     work: Condvar,
     progress: Condvar,
     wake: EventFd,
 }
 
-impl<J> Shared<J> {
+impl<J, V> Shared<J, V> {
     /// Wakes the thread that waits for a completion, without one.
     pub(crate) fn rouse(&self) {
         self.queues().is_roused = true;
@@ -34,15 +38,24 @@ impl<J> Shared<J> {
         self.wake.signal();
     }
 
-    fn queues(&self) -> MutexGuard<'_, Queues<J>> {
+    fn queues(&self) -> MutexGuard<'_, Queues<J, V>> {
         // Nothing panics while holding it; were it to, the queues are whole between any two statements.
         self.queues.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    /// Waits until something has finished, or the thread is roused.
+    fn await_progress<'a>(&self, mut queues: MutexGuard<'a, Queues<J, V>>) -> MutexGuard<'a, Queues<J, V>> {
+        queues.awaiting += 1;
+        queues = self.progress.wait(queues).unwrap_or_else(PoisonError::into_inner);
+        queues.awaiting -= 1;
+        queues
+    }
 }
 
-/// A thread begins when a batch comes that none has time for: a store that only commits in the call never has any.
-pub(crate) struct Background<J: Send + 'static = KvBatch> {
-    shared: Arc<Shared<J>>,
+/// A thread begins when a batch comes that none has time for: a store that only commits in the call never has any. What carries a batch out
+/// gives `V`.
+pub(crate) struct Background<J: Send + 'static = KvBatch, V: Send + 'static = ()> {
+    shared: Arc<Shared<J, V>>,
     /// What the threads are called.
     name: &'static str,
     threads: Vec<JoinHandle<()>>,
@@ -50,7 +63,7 @@ pub(crate) struct Background<J: Send + 'static = KvBatch> {
     under_way: usize,
 }
 
-impl<J: Send + 'static> Background<J> {
+impl<J: Send + 'static, V: Send + 'static> Background<J, V> {
     /// With one thread, which keeps the order of batches.
     pub(crate) fn new() -> io::Result<Self> {
         Self::with_threads("kv-commit", 1)
@@ -62,7 +75,9 @@ impl<J: Send + 'static> Background<J> {
             queues: Mutex::new(Queues {
                 waiting: VecDeque::new(),
                 busy: 0,
+                idle: 0,
                 finished: Vec::new(),
+                awaiting: 0,
                 is_roused: false,
                 stopping: false,
             }),
@@ -77,14 +92,14 @@ impl<J: Send + 'static> Background<J> {
         self.shared.wake.as_fd()
     }
 
-    pub(crate) fn shared(&self) -> Arc<Shared<J>> {
+    pub(crate) fn shared(&self) -> Arc<Shared<J, V>> {
         Arc::clone(&self.shared)
     }
 
     /// Queues a batch for `commit`, which is that of the call that began the thread for all that it takes.
     pub(crate) fn submit<F>(&mut self, batch: J, tag: KvTag, commit: impl FnOnce() -> F)
     where
-        F: Fn(&J) -> Result<(), KvError> + Send + 'static,
+        F: Fn(&J) -> Result<V, KvError> + Send + 'static,
     {
         self.under_way += 1;
         if self.threads.len() < self.threads_max.min(self.under_way) {
@@ -97,8 +112,14 @@ impl<J: Send + 'static> Background<J> {
                 Err(error) => return self.refuse(tag, error),
             }
         }
-        self.shared.queues().waiting.push_back((tag, batch));
-        self.shared.work.notify_one();
+        let mut queues = self.shared.queues();
+        queues.waiting.push_back((tag, batch));
+        let wakes = queues.idle > 0;
+        drop(queues);
+        // One that is at another takes it when that is done.
+        if wakes {
+            self.shared.work.notify_one();
+        }
     }
 
     fn refuse(&self, tag: KvTag, error: io::Error) {
@@ -106,7 +127,7 @@ impl<J: Send + 'static> Background<J> {
         self.shared.wake.signal();
     }
 
-    pub(crate) fn drain(&mut self, out: &mut Vec<KvCompletion>) {
+    pub(crate) fn drain(&mut self, out: &mut Vec<KvCompletion<V>>) {
         if self.under_way > 0 {
             let before = out.len();
             out.append(&mut self.shared.queues().finished);
@@ -123,7 +144,7 @@ impl<J: Send + 'static> Background<J> {
     pub(crate) fn wait(&self) {
         let mut queues = self.shared.queues();
         while self.under_way > 0 && queues.finished.is_empty() && !queues.is_roused {
-            queues = self.shared.progress.wait(queues).unwrap_or_else(PoisonError::into_inner);
+            queues = self.shared.await_progress(queues);
         }
         queues.is_roused = false;
     }
@@ -132,12 +153,12 @@ impl<J: Send + 'static> Background<J> {
     pub(crate) fn settle(&self) {
         let mut queues = self.shared.queues();
         while queues.busy > 0 || !queues.waiting.is_empty() {
-            queues = self.shared.progress.wait(queues).unwrap_or_else(PoisonError::into_inner);
+            queues = self.shared.await_progress(queues);
         }
     }
 }
 
-impl<J: Send + 'static> Background<J> {
+impl<J: Send + 'static, V: Send + 'static> Background<J, V> {
     /// Lets what was submitted finish; the next batch begins a thread anew.
     pub(crate) fn end_threads(&mut self) {
         if self.threads.is_empty() {
@@ -153,20 +174,22 @@ impl<J: Send + 'static> Background<J> {
     }
 }
 
-impl<J: Send + 'static> Drop for Background<J> {
+impl<J: Send + 'static, V: Send + 'static> Drop for Background<J, V> {
     fn drop(&mut self) {
         self.end_threads();
     }
 }
 
-fn serve<J>(shared: &Shared<J>, commit: &impl Fn(&J) -> Result<(), KvError>) {
+fn serve<J, V>(shared: &Shared<J, V>, commit: &impl Fn(&J) -> Result<V, KvError>) {
     let mut queues = shared.queues();
     loop {
         let Some((tag, batch)) = queues.waiting.pop_front() else {
             if queues.stopping {
                 return;
             }
+            queues.idle += 1;
             queues = shared.work.wait(queues).unwrap_or_else(PoisonError::into_inner);
+            queues.idle -= 1;
             continue;
         };
         queues.busy += 1;
@@ -176,8 +199,14 @@ fn serve<J>(shared: &Shared<J>, commit: &impl Fn(&J) -> Result<(), KvError>) {
         drop(batch);
         queues = shared.queues();
         queues.busy -= 1;
+        // To wake somebody is a call of the system, also where nobody sleeps. Who drains takes all that there is.
+        let is_first = queues.finished.is_empty();
         queues.finished.push(KvCompletion { tag, result });
-        shared.progress.notify_all();
-        shared.wake.signal();
+        if queues.awaiting > 0 {
+            shared.progress.notify_all();
+        }
+        if is_first {
+            shared.wake.signal();
+        }
     }
 }

@@ -143,12 +143,24 @@ pub struct KvTag(pub u64);
 
 /// A submitted batch is finished.
 #[derive(Debug)]
-pub struct KvCompletion {
+pub struct KvCompletion<V = ()> {
     /// The tag it was submitted with.
     pub tag: KvTag,
     /// Without error: it is on the device, with every commit before it.
-    pub result: Result<(), KvError>,
+    pub result: Result<V, KvError>,
 }
+
+/// Keys have been read in the background: [`KvStore::warm`].
+#[derive(Debug, PartialEq, Eq)]
+pub struct Warmed {
+    /// The tag they were asked for with.
+    pub tag: KvTag,
+    /// Those that are certain to be as [`KvStore::get`] would find them now, with what it would give.
+    pub found: Vec<(Bytes, Option<Bytes>)>,
+}
+
+/// Names a key by the value of another.
+pub type Follow = fn(&[u8]) -> Option<Bytes>;
 
 /// One key and its value.
 pub type Pair = (Bytes, Bytes);
@@ -182,16 +194,16 @@ pub trait KvStore {
         false
     }
 
-    /// Reads `keys` in the background, for nothing but that a look at them, a moment later, does not wait for the device: what is found
-    /// is forgotten, and a look is as right, or wrong, as it would be without this. False when all of that is in memory, and nothing is
-    /// done; else [`KvStore::drain_warm`] gives the tag.
-    fn warm(&mut self, keys: Vec<Bytes>, tag: KvTag) -> bool {
-        let _all_in_memory = (keys, tag);
+    /// Reads `keys` in the background, and behind each the key that `follow` names by what is found, so that a look at them, a moment later,
+    /// does not wait for the device. False when all `keys` are in memory, and nothing is done; else [`KvStore::drain_warm`] gives the tag, and
+    /// what nobody has changed meanwhile, for which no look is needed.
+    fn warm(&mut self, keys: Vec<Bytes>, follow: Option<Follow>, tag: KvTag) -> bool {
+        let _all_in_memory = (keys, follow, tag);
         false
     }
 
-    /// Moves the tags of what has been read since to the end of `out`, in no order. Never waits.
-    fn drain_warm(&mut self, out: &mut Vec<KvTag>) {
+    /// Moves what has been read since to the end of `out`, in no order. Never waits.
+    fn drain_warm(&mut self, out: &mut Vec<Warmed>) {
         let _nothing_is_read = out;
     }
 

@@ -1,6 +1,7 @@
 //! [`MemoryKv`]: the store in memory, with a crash that can be had at will.
 
-use crate::{Durability, KvBatch, KvCompletion, KvError, KvStore, KvTag, Pair, check};
+use crate::warming::{Found, Wanted};
+use crate::{Durability, Follow, KvBatch, KvCompletion, KvError, KvStore, KvTag, Pair, Warmed, check};
 use bytes::Bytes;
 use std::cell::Cell;
 use std::collections::{BTreeMap, VecDeque};
@@ -19,6 +20,8 @@ pub struct MemoryKv {
     finished: Vec<KvCompletion>,
     held: bool,
     fenced: bool,
+    /// Commits so far.
+    commits: u64,
     /// Durable commits until one fails, if one is to.
     fail_after: Option<usize>,
     cold: Option<Box<Cold>>,
@@ -28,8 +31,8 @@ pub struct MemoryKv {
 /// Looks that take time.
 #[derive(Debug, Default)]
 struct Cold {
-    under_way: VecDeque<KvTag>,
-    done: Vec<KvTag>,
+    under_way: VecDeque<(KvTag, Wanted)>,
+    done: Vec<(KvTag, Found)>,
 }
 
 fn apply(map: &mut BTreeMap<Bytes, Bytes>, batch: &KvBatch) {
@@ -85,9 +88,16 @@ impl MemoryKv {
     /// The oldest keys that were to be read are; their tag can be drained then. False when there are none.
     pub fn step_warm(&mut self) -> bool {
         let Some(cold) = &mut self.cold else { return false };
-        let tag = cold.under_way.pop_front();
-        cold.done.extend(tag);
-        tag.is_some()
+        let Some((tag, Wanted { keys, follow })) = cold.under_way.pop_front() else { return false };
+        let mut pairs = Vec::new();
+        for key in keys {
+            let value = self.visible.get(&key).cloned();
+            let next = value.as_deref().zip(follow).and_then(|(value, follow)| follow(value));
+            pairs.push((key, value));
+            pairs.extend(next.map(|next| (next.clone(), self.visible.get(&next).cloned())));
+        }
+        cold.done.push((tag, Found { pairs, commits: self.commits }));
+        true
     }
 
     /// Whether [`MemoryKv::step_warm`] has something to do.
@@ -103,6 +113,7 @@ impl MemoryKv {
         }
         self.take_failure()?;
         apply(&mut self.visible, batch);
+        self.commits += 1;
         self.buffered.push(batch.clone());
         if durability == Durability::Durable {
             for batch in self.buffered.drain(..) {
@@ -155,12 +166,13 @@ impl KvStore for MemoryKv {
         self.cold.is_some()
     }
 
-    fn warm(&mut self, _keys: Vec<Bytes>, tag: KvTag) -> bool {
-        self.cold.as_mut().map(|cold| cold.under_way.push_back(tag)).is_some()
+    fn warm(&mut self, keys: Vec<Bytes>, follow: Option<Follow>, tag: KvTag) -> bool {
+        self.cold.as_mut().map(|cold| cold.under_way.push_back((tag, Wanted { keys, follow }))).is_some()
     }
 
-    fn drain_warm(&mut self, out: &mut Vec<KvTag>) {
-        self.cold.iter_mut().for_each(|cold| out.append(&mut cold.done));
+    fn drain_warm(&mut self, out: &mut Vec<Warmed>) {
+        let done = self.cold.iter_mut().flat_map(|cold| cold.done.drain(..));
+        out.extend(done.map(|(tag, found)| found.warmed(tag, self.commits)));
     }
 
     fn commit(&mut self, batch: &KvBatch, durability: Durability) -> Result<(), KvError> {

@@ -10,9 +10,11 @@ use crate::reader::{KvReader, fill};
 use crate::space::Space;
 use crate::sums::Summed;
 use crate::turn::Turn;
-use crate::warming::{Waits, Warmer};
+use crate::warming::{Found, Waits, Wanted, Warmer};
 use crate::write_back::WriteBack;
-use crate::{Durability, KvBatch, KvCompletion, KvError, KvStore, KvTag, Pair, check, end_of_prefix};
+use crate::{
+    Durability, Follow, KvBatch, KvCompletion, KvError, KvStore, KvTag, Pair, Warmed, check, end_of_prefix,
+};
 use bytes::Bytes;
 use nacre_env::{File, FileRoom};
 use redb::{Database, ReadOnlyTable, ReadableDatabase, TableDefinition};
@@ -20,7 +22,7 @@ use std::cell::RefCell;
 use std::ops::Bound;
 use std::os::fd::BorrowedFd;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
 const TABLE: TableDefinition<'static, &'static [u8], &'static [u8]> = TableDefinition::new("kv");
@@ -83,6 +85,8 @@ struct Core {
     was_full: AtomicBool,
     progress: Arc<Progress>,
     waits: Waits,
+    /// Commits that have ended, well or not.
+    commits: AtomicU64,
 }
 
 impl RedbKv {
@@ -136,8 +140,8 @@ impl RedbKv {
         let opened = Opened::open(&place, options, Arc::clone(&progress))?;
         let database = RwLock::new(Some(opened));
         let (fenced, was_full) = (AtomicBool::new(false), AtomicBool::new(false));
-        let waits = Waits::new();
-        let core = Arc::new(Core { place, options, database, fenced, was_full, progress, waits });
+        let (waits, commits) = (Waits::new(), AtomicU64::new(0));
+        let core = Arc::new(Core { place, options, database, fenced, was_full, progress, waits, commits });
         let (snapshot, warmer) = (RefCell::default(), Warmer::new()?);
         Ok(Self { snapshot, core, background, warmer, readers: Arc::new(()) })
     }
@@ -323,6 +327,7 @@ impl Core {
                 self.fenced.store(true, Ordering::Release);
             }
         }
+        self.commits.fetch_add(1, Ordering::AcqRel);
         outcome
     }
 
@@ -372,15 +377,27 @@ impl Core {
         snapshot_of(self.database().as_ref())
     }
 
-    /// Reads keys for nothing but that their pages are in memory then. Why one could not be read is told to whoever asks for it.
-    fn touch(&self, keys: &[Bytes]) -> Result<(), KvError> {
+    /// Reads keys, and what they lead to, into memory. Why one could not be read is told to whoever asks for it.
+    fn read(&self, wanted: &Wanted) -> Result<Found, KvError> {
+        let mut found = Found { pairs: Vec::new(), commits: self.commits.load(Ordering::Acquire) };
         // Held as long as the snapshot is there: the file cannot be opened anew meanwhile.
         let database = self.database();
         let table = snapshot_of(database.as_ref())?;
-        for key in keys {
-            self.waits.measured(|| table.get(key.as_ref()).map(drop))?;
+        for key in &wanted.keys {
+            let value = self.look(&table, key)?;
+            let next = value.as_deref().zip(wanted.follow).and_then(|(value, follow)| follow(value));
+            found.pairs.push((key.clone(), value));
+            if let Some(next) = next {
+                let value = self.look(&table, &next)?;
+                found.pairs.push((next, value));
+            }
         }
-        Ok(())
+        Ok(found)
+    }
+
+    fn look(&self, table: &Snapshot, key: &[u8]) -> Result<Option<Bytes>, redb::Error> {
+        let get = || Ok(table.get(key)?.map(|value| Bytes::copy_from_slice(value.value())));
+        self.waits.measured(get)
     }
 }
 
@@ -433,8 +450,7 @@ fn copy_of_range(
 
 impl KvStore for RedbKv {
     fn get(&self, key: &[u8]) -> Result<Option<Bytes>, KvError> {
-        let get = |table: &Snapshot| Ok(table.get(key)?.map(|value| Bytes::copy_from_slice(value.value())));
-        self.core.waits.measured(|| self.with_snapshot(get))
+        self.with_snapshot(|table| self.core.look(table, key))
     }
 
     fn scan(&self, start: Bound<&[u8]>, end: Bound<&[u8]>, count_max: usize) -> Result<Vec<Pair>, KvError> {
@@ -494,17 +510,17 @@ impl KvStore for RedbKv {
         self.core.waits.are_frequent()
     }
 
-    fn warm(&mut self, keys: Vec<Bytes>, tag: KvTag) -> bool {
+    fn warm(&mut self, keys: Vec<Bytes>, follow: Option<Follow>, tag: KvTag) -> bool {
         let core = &self.core;
-        self.warmer.warm(keys, tag, || {
+        self.warmer.warm(Wanted { keys, follow }, tag, || {
             let core = Arc::clone(core);
-            move |keys: &Vec<Bytes>| core.touch(keys)
+            move |wanted: &Wanted| core.read(wanted)
         });
         true
     }
 
-    fn drain_warm(&mut self, out: &mut Vec<KvTag>) {
-        self.warmer.drain(out);
+    fn drain_warm(&mut self, out: &mut Vec<Warmed>) {
+        self.warmer.drain(self.core.commits.load(Ordering::Acquire), out);
     }
 
     fn progress(&self) -> u64 {

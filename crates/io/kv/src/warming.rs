@@ -1,8 +1,14 @@
 //! [`Warmer`]: reads keys of a store's file in the background, so that whoever asks for them next need not wait for the device. [`Waits`]
 //! knows whether that pays: out of memory a look takes 3 to 10 us, and two switches of threads take as long.
+//!
+//! ```text
+//!  commits of the file   n |                       | n + 1
+//!  a thread                |  reads, as of n       |
+//!  who asked               |     taken: still n    |   not taken: he looks himself
+//! ```
 
 use crate::background::Background;
-use crate::{KvCompletion, KvError, KvTag};
+use crate::{Follow, KvCompletion, KvError, KvTag, Warmed};
 use bytes::Bytes;
 use nacre_env::{Clock, RealClock};
 use std::io;
@@ -64,10 +70,33 @@ impl Waits {
     }
 }
 
+/// Keys to be read, and what names another one by what is found.
+#[derive(Debug)]
+pub(crate) struct Wanted {
+    pub(crate) keys: Vec<Bytes>,
+    pub(crate) follow: Option<Follow>,
+}
+
+/// What was read for them.
+#[derive(Debug)]
+pub(crate) struct Found {
+    pub(crate) pairs: Vec<(Bytes, Option<Bytes>)>,
+    /// Commits that had ended before it was read: with the next one it may be something else.
+    pub(crate) commits: u64,
+}
+
+impl Found {
+    /// What of it is certain where so many commits have ended: all or nothing.
+    pub(crate) fn warmed(self, tag: KvTag, commits: u64) -> Warmed {
+        let found = if self.commits == commits { self.pairs } else { Vec::new() };
+        Warmed { tag, found }
+    }
+}
+
 /// Owns the threads that read, and what they have read and nobody has asked for yet.
 pub(crate) struct Warmer {
-    background: Background<Vec<Bytes>>,
-    done: Vec<KvCompletion>,
+    background: Background<Wanted, Found>,
+    done: Vec<KvCompletion<Found>>,
 }
 
 impl Warmer {
@@ -79,18 +108,23 @@ impl Warmer {
         self.background.wake_fd()
     }
 
-    /// Has `keys` read by what `touch` gives, which is for one thread.
-    pub(crate) fn warm<F>(&mut self, keys: Vec<Bytes>, tag: KvTag, touch: impl FnOnce() -> F)
+    /// Has keys read by what `touch` gives, which is for one thread.
+    pub(crate) fn warm<F>(&mut self, wanted: Wanted, tag: KvTag, touch: impl FnOnce() -> F)
     where
-        F: Fn(&Vec<Bytes>) -> Result<(), KvError> + Send + 'static,
+        F: Fn(&Wanted) -> Result<Found, KvError> + Send + 'static,
     {
-        self.background.submit(keys, tag, touch);
+        self.background.submit(wanted, tag, touch);
     }
 
-    /// Tags of what has been read, in no order. One that failed is among them: whoever asks for that key is told.
-    pub(crate) fn drain(&mut self, out: &mut Vec<KvTag>) {
+    /// What has been read, in no order, where so many commits have ended. Nothing is found by one that failed: whoever asks for that key is
+    /// told.
+    pub(crate) fn drain(&mut self, commits: u64, out: &mut Vec<Warmed>) {
         self.background.drain(&mut self.done);
-        out.extend(self.done.drain(..).map(|completion| completion.tag));
+        let done = self.done.drain(..).map(|KvCompletion { tag, result }| match result {
+            Ok(found) => found.warmed(tag, commits),
+            Err(_) => Warmed { tag, found: Vec::new() },
+        });
+        out.extend(done);
     }
 
     /// Lets what was asked for be read; more begins threads anew.

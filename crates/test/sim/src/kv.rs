@@ -1,6 +1,6 @@
 //! [`SimKv`]: a process's hold on a key-value store that outlives it.
 
-use nacre_kv::{Durability, KvBatch, KvCompletion, KvError, KvStore, KvTag, MemoryKv, Pair};
+use nacre_kv::{Durability, Follow, KvBatch, KvCompletion, KvError, KvStore, KvTag, MemoryKv, Pair, Warmed};
 use std::ops::Bound;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -99,14 +99,14 @@ impl KvStore for SimKv {
         self.inner().kv.waits_for_device()
     }
 
-    fn warm(&mut self, keys: Vec<nacre_buf::Bytes>, tag: KvTag) -> bool {
+    fn warm(&mut self, keys: Vec<nacre_buf::Bytes>, follow: Option<Follow>, tag: KvTag) -> bool {
         let mut inner = self.inner();
-        let takes_time = inner.kv.warm(keys, tag);
+        let takes_time = inner.kv.warm(keys, follow, tag);
         inner.looks += u64::from(takes_time);
         takes_time
     }
 
-    fn drain_warm(&mut self, out: &mut Vec<KvTag>) {
+    fn drain_warm(&mut self, out: &mut Vec<Warmed>) {
         self.inner().kv.drain_warm(out);
     }
 

@@ -23,6 +23,8 @@ fn number(slot: &Slot) -> u64 {
     slot.device().map_or(u64::MAX, |device| device.block)
 }
 
+const AREA: Run = Run { start: 0, count: 1 << 40 };
+
 /// What is around an object: the KV store, and room for a few clean pages.
 struct Around {
     kv: MemoryKv,
@@ -39,7 +41,7 @@ impl Around {
 
     fn pages(&self) -> ObjectPages<'_> {
         let Self { kv, clean, looked_up, failure } = self;
-        ObjectPages { object: OBJECT, kv, clean, looked_up, failure, area: Run { start: 0, count: 1 << 40 } }
+        ObjectPages { object: OBJECT, kv, clean, looked_up, failure, area: AREA }
     }
 
     /// A checkpoint of a period commits the object as it was at its cut. Gives what came home.
@@ -183,7 +185,7 @@ fn is_a_map(clean_bytes_max: usize, mut seed: u32) {
     // And as it is read after a checkpoint of it.
     let home = around.commit(&blocks, period, &mut homes);
     adopt(&mut blocks, &home, &mut model);
-    let read = objects::read(&around.kv, OBJECT).expect("memory").expect("committed");
+    let read = objects::read(&around.kv, OBJECT, AREA).expect("memory").expect("committed");
     let around = Around { clean: RefCell::new(CleanRecords::new(0)), ..around };
     assert_eq!(around.all(&read.blocks), model.into_iter().collect::<Vec<_>>());
     assert_eq!(around.failure.reason(), None);

@@ -7,7 +7,7 @@ use crate::block_page;
 use crate::kv_schema;
 use crate::memtable::Memtable;
 use crate::object_pages::{ObjectPages, Slots};
-use crate::objects::{self, ReadError};
+use crate::objects;
 use crate::onode::Onode;
 use crate::page::Page;
 use nacre_types::{HObject, SpgId};
@@ -37,15 +37,11 @@ impl Table {
         if let Some(onode) = self.onodes.get(&id) {
             return onode.cloned();
         }
-        let Some(onode) = self.note(objects::read(self.kv.as_ref(), id))? else {
+        let found = self.note(objects::read(self.kv.as_ref(), id, self.space.alloc.area()))?;
+        if found.is_none() {
             self.failure.note(&format_args!("object {id} has a name and is not there"));
-            return None;
-        };
-        if let Some(block) = onode.block_outside(self.space.alloc.area()) {
-            self.failure.note(&ReadError::Outside { object: id, block });
-            return None;
         }
-        Some(Arc::new(onode))
+        found.map(Arc::new)
     }
 
     /// Pages of an object that are not with it.

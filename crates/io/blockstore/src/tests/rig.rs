@@ -6,7 +6,7 @@ use crate::{BlockStore, MountReport, OpenError, Options, SplitDisk, mount};
 use nacre_buf::{AlignedBuf, BufList, Bytes};
 use nacre_crypt::{CryptDisk, DataKey, Part as CryptPart};
 use nacre_env::disk::{Disk, DiskCompletion, DiskInfo, DiskTag, Durability, blocking};
-use nacre_kv::{COMMITTED, KvBatch, KvCompletion, KvError, KvStore, KvTag, MemoryKv, Pair};
+use nacre_kv::{COMMITTED, Follow, KvBatch, KvCompletion, KvError, KvStore, KvTag, MemoryKv, Pair, Warmed};
 use nacre_simdisk::{SimConfig, SimDevice, SimDisk};
 use nacre_store::{DiscardPolicy, ObjectStore};
 use nacre_types::entropy::SeededEntropy;
@@ -187,11 +187,11 @@ impl KvStore for SharedKv {
         self.with(|kv| kv.waits_for_device())
     }
 
-    fn warm(&mut self, keys: Vec<Bytes>, tag: KvTag) -> bool {
-        self.with(|kv| kv.warm(keys, tag))
+    fn warm(&mut self, keys: Vec<Bytes>, follow: Option<Follow>, tag: KvTag) -> bool {
+        self.with(|kv| kv.warm(keys, follow, tag))
     }
 
-    fn drain_warm(&mut self, out: &mut Vec<KvTag>) {
+    fn drain_warm(&mut self, out: &mut Vec<Warmed>) {
         self.with(|kv| kv.drain_warm(out));
     }
 

@@ -4,7 +4,9 @@ use super::{IDLE_DIVISOR, JournaledKv, MARKER, SCAN_PAIRS, Under};
 use crate::journal::merging::APPENDED;
 use crate::journal::view::{Cursor, Reader};
 use crate::reader::KvReader;
-use crate::{COMMITTED, Durability, KvBatch, KvCompletion, KvError, KvStore, KvTag, Pair, check};
+use crate::{
+    COMMITTED, Durability, Follow, KvBatch, KvCompletion, KvError, KvStore, KvTag, Pair, Warmed, check,
+};
 use bytes::Bytes;
 use nacre_env::FileRoom;
 use std::ops::Bound;
@@ -48,15 +50,23 @@ impl<S: KvStore> KvStore for JournaledKv<S> {
         self.below.waits_for_device()
     }
 
-    fn warm(&mut self, mut keys: Vec<Bytes>, tag: KvTag) -> bool {
+    /// Of keys that the journal knows none is read, nor what they lead to.
+    fn warm(&mut self, mut keys: Vec<Bytes>, follow: Option<Follow>, tag: KvTag) -> bool {
         let view = self.core.view();
         keys.retain(|key| !view.knows(key));
         drop(view);
-        !keys.is_empty() && self.below.warm(keys, tag)
+        !keys.is_empty() && self.below.warm(keys, follow, tag)
     }
 
-    fn drain_warm(&mut self, out: &mut Vec<KvTag>) {
+    fn drain_warm(&mut self, out: &mut Vec<Warmed>) {
+        let before = out.len();
         self.below.drain_warm(out);
+        if out.len() > before {
+            // A merge takes a key out of the journal when the store below has committed it, and what that had found before is gone by then.
+            let view = self.core.view();
+            let read = out.iter_mut().skip(before);
+            read.for_each(|warmed| warmed.found.retain(|(key, _)| !view.knows(key)));
+        }
     }
 
     fn commit(&mut self, batch: &KvBatch, durability: Durability) -> Result<(), KvError> {

@@ -4,7 +4,7 @@ mod crash;
 
 use super::*;
 use crate::journal::merging::APPENDED;
-use crate::{COMMITTED, KvOptions, MemoryKv, RedbKv};
+use crate::{COMMITTED, KvOptions, MemoryKv, RedbKv, Warmed};
 use bytes::Bytes;
 use nacre_simdisk::SimFile;
 use std::ops::Bound;
@@ -410,12 +410,12 @@ fn keys_that_the_journal_has_need_not_be_read() {
     let keys =
         |names: &[&'static str]| names.iter().map(|name| Bytes::from_static(name.as_bytes())).collect();
     assert!(kv.waits_for_device());
-    assert!(!kv.warm(keys(&["both", "above"]), KvTag(1)));
-    assert!(kv.warm(keys(&["both", "below", "above"]), KvTag(2)));
+    assert!(!kv.warm(keys(&["both", "above"]), None, KvTag(1)));
+    assert!(kv.warm(keys(&["both", "below", "above"]), None, KvTag(2)));
     let mut warm = Vec::new();
     kv.drain_warm(&mut warm);
     assert_eq!(warm, []);
     assert!(kv.below.step_warm() && !kv.below.step_warm());
     kv.drain_warm(&mut warm);
-    assert_eq!(warm, [KvTag(2)]);
+    assert_eq!(warm, [Warmed { tag: KvTag(2), found: vec![("below".into(), Some(vec![7; 10].into()))] }]);
 }

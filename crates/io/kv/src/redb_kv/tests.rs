@@ -107,13 +107,19 @@ fn a_file_that_is_no_store_is_an_error() {
     assert!(matches!(RedbKv::open(&path), Err(KvError::Damaged(_))));
 }
 
-/// Waits until so many tags of keys that were read have come.
-fn warmed(kv: &mut RedbKv, count: usize) -> Vec<KvTag> {
-    let mut tags = Vec::new();
-    while tags.len() < count {
-        kv.drain_warm(&mut tags);
+/// Waits until so much of what was to be read has come.
+fn read(kv: &mut RedbKv, count: usize) -> Vec<Warmed> {
+    let mut read = Vec::new();
+    while read.len() < count {
+        kv.drain_warm(&mut read);
         std::thread::yield_now();
     }
+    read
+}
+
+/// The tags of that.
+fn warmed(kv: &mut RedbKv, count: usize) -> Vec<KvTag> {
+    let mut tags: Vec<_> = read(kv, count).into_iter().map(|warmed| warmed.tag).collect();
     tags.sort_unstable();
     tags
 }
@@ -131,7 +137,7 @@ fn keys_are_read_in_the_background_into_the_cache() {
     let before = kv.cached_bytes();
     for nth in 0..350_u64 {
         let keys = vec![Bytes::from(nth.to_string()), Bytes::from_static(b"never there")];
-        assert!(kv.warm(keys, KvTag(nth)));
+        assert!(kv.warm(keys, None, KvTag(nth)));
     }
     assert_eq!(warmed(&mut kv, 350), (0..350).map(KvTag).collect::<Vec<_>>());
     let warm = kv.cached_bytes();
@@ -140,12 +146,55 @@ fn keys_are_read_in_the_background_into_the_cache() {
     assert_eq!(kv.cached_bytes(), warm, "it was there");
     // The file is opened anew while threads read it, and they read it again.
     (0..50).for_each(|nth| {
-        assert!(kv.warm(vec![Bytes::from_static(b"1"), Bytes::from_static(b"2")], KvTag(nth)))
+        assert!(kv.warm(vec![Bytes::from_static(b"1"), Bytes::from_static(b"2")], None, KvTag(nth)))
     });
     kv.idle_trim().expect("a healthy device");
     assert!(kv.cached_bytes() < REST_BYTES_MIN / 8, "{} bytes", kv.cached_bytes());
-    assert!(kv.warm(vec![Bytes::from_static(b"3")], KvTag(50)));
+    assert!(kv.warm(vec![Bytes::from_static(b"3")], None, KvTag(50)));
     assert_eq!(warmed(&mut kv, 51), (0..51).map(KvTag).collect::<Vec<_>>());
+    // What is found under one key names another.
+    let mut batch = KvBatch::default();
+    batch.put("to 50", Bytes::from_static(b"50"));
+    batch.put("to 60", Bytes::from_static(b"60"));
+    kv.commit(&batch, Durability::Durable).expect("a healthy device");
+    let named: Follow = |value| Some(Bytes::copy_from_slice(value));
+    for (pointer, follow, target) in [("to 50", None, "50"), ("to 60", Some(named), "60")] {
+        assert!(kv.warm(vec![pointer.into()], follow, KvTag(60)));
+        let found = read(&mut kv, 1).remove(0).found;
+        let before = kv.cached_bytes();
+        let value = kv.get(target.as_bytes()).expect("a healthy device");
+        let grew = kv.cached_bytes() - before;
+        assert_eq!(grew == 0, follow.is_some(), "{pointer}: {grew} bytes");
+        let first = (pointer.into(), Some(target.into()));
+        let second = follow.map(|_| (target.into(), value));
+        assert_eq!(found, [first].into_iter().chain(second).collect::<Vec<_>>());
+    }
+}
+
+/// What is read may be of before a commit or of behind it: nobody takes it for what is there.
+#[test]
+fn what_was_read_before_a_commit_is_not_what_is_there() {
+    let folder = tempdir().expect("a writable temporary folder");
+    let mut kv = RedbKv::open(&folder.path().join("kv.redb")).expect("a new store");
+    for value in 0..50_u8 {
+        let mut batch = KvBatch::default();
+        batch.put("key", vec![value]);
+        let key = || vec![Bytes::from_static(b"key"), Bytes::from_static(b"none")];
+        if value % 2 == 0 {
+            assert!(kv.warm(key(), None, KvTag(1)));
+            kv.commit(&batch, Durability::Durable).expect("a healthy device");
+        } else {
+            kv.submit(batch, KvTag(7));
+            assert!(kv.warm(key(), None, KvTag(1)));
+            kv.wait();
+            kv.drain(&mut Vec::new());
+        }
+        let warmed = read(&mut kv, 1).remove(0);
+        let here = vec![("key".into(), Some(vec![value].into())), ("none".into(), None)];
+        assert!(warmed.found.is_empty() || warmed.found == here, "{value}: {warmed:?}");
+        assert!(kv.warm(key(), None, KvTag(2)));
+        assert_eq!(read(&mut kv, 1), [Warmed { tag: KvTag(2), found: here }]);
+    }
 }
 
 const PATIENCE: Duration = Duration::from_secs(10);
