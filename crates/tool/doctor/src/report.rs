@@ -159,10 +159,10 @@ impl Report {
         }
     }
 
-    /// The worst first, of what is equally bad causes before what they explain.
+    /// Causes before what they explain, and the worst first: who has read of a cause needs no symptom of it above the next one.
     pub(crate) fn sort(&mut self) {
         self.explain();
-        let key = |finding: &Finding| (finding.rank, finding.explained_by.is_some());
+        let key = |finding: &Finding| (finding.explained_by.is_some(), finding.rank);
         self.findings.sort_by(|a, b| key(a).cmp(&key(b)).then(b.weight.total_cmp(&a.weight)));
     }
 

@@ -184,12 +184,16 @@ pub(super) fn clocks(facts: &Facts, report: &mut Report) {
 }
 
 /// Warnings that recovery makes good; none where OSDs are down, which is what they come from.
-fn made_good(facts: &Facts) -> Vec<Symptom> {
+fn made_good(facts: &Facts, status: &Value) -> Vec<Symptom> {
     let is_down = |health: &Value| !health["checks"]["OSD_DOWN"].is_null();
     if facts.health.as_ref().is_ok_and(is_down) {
         return Vec::new();
     }
-    ["PG_DEGRADED", "OBJECT_MISPLACED"].map(|name| Symptom::new("health", &[name])).to_vec()
+    // PGs peer and activate before they recover, which takes a moment.
+    let is_passing = pgs_in(status, &["down", "incomplete", "unknown", "stale"]) == 0;
+    let warnings =
+        ["PG_DEGRADED", "OBJECT_MISPLACED"].into_iter().chain(is_passing.then_some("PG_AVAILABILITY"));
+    warnings.map(|name| Symptom::new("health", &[name])).collect()
 }
 
 /// PGs whose state has one of these words.
@@ -234,7 +238,7 @@ pub(super) fn background(facts: &Facts, report: &mut Report) {
             measured: format!("{recovering} of {all} PGs, {:.1} MB/s", bytes / 1e6),
             cost: "devices and network are shared with clients until it is done; `nacre why-slow` says how long these wait".to_owned(),
             advice: "wait, or `nacre recovery target p99=...`: it then goes as fast as clients' latency allows".to_owned(),
-            explains: made_good(facts).into_iter().chain(recovery.explains).collect(),
+            explains: made_good(facts, status).into_iter().chain(recovery.explains).collect(),
             ..recovery
         });
     }

@@ -133,7 +133,8 @@ pub(super) fn symptoms_of(osd: OsdId) -> Vec<Symptom> {
     let checks = ["osd-latency", "slow-ops", "slow-pings"].map(|check| Symptom::new(check, &[&name]));
     let named = ["OSD_SLOW_DEVICE", "OSD_SLOW_LINK", "OSD_SLOW_PING_TIME_BACK", "OSD_SLOW_PING_TIME_FRONT"]
         .map(|warning| Symptom::new("health", &[warning, &name]));
-    checks.into_iter().chain(named).chain([Symptom::new("health", &["SLOW_OPS"])]).collect()
+    let of_clients = ["SLOW_OPS", "POOL_PROBE_SLOW"].map(|warning| Symptom::new("health", &[warning]));
+    checks.into_iter().chain(named).chain(of_clients).collect()
 }
 
 /// What monitors say of PGs of which an OSD does not take part as it should.

@@ -196,6 +196,32 @@ fn an_osd_that_is_slower_than_others_while_scrubs_go_on_is_their_symptom() {
     assert!(named.contains(&("background", Rank::Hint, None)), "{named:?}");
 }
 
+/// PGs that peer before they recover are the recovery's, and a slow pool is a slow OSD's: both causes stand above what they explain.
+#[test]
+fn recovery_and_a_slow_device_stand_above_what_the_cluster_warns_of() {
+    let mut facts = clean();
+    let warning =
+        |text: &str| json!({ "severity": "HEALTH_WARN", "summary": { "message": text }, "detail": [] });
+    set(
+        &mut facts.health,
+        "/checks",
+        json!({ "PG_AVAILABILITY": warning("1 pg inactive"), "POOL_PROBE_SLOW": warning("1 pool") }),
+    );
+    let states = |also: &str| json!([{ "state_name": "active+recovering+degraded", "count": 3 }, { "state_name": also, "count": 1 }]);
+    set(&mut facts.status, "/pgmap/pgs_by_state", states("activating"));
+    histogram(&mut facts, 3, 800, 17);
+    let named = |facts: &Facts| {
+        let mut report = checked(facts);
+        report.sort();
+        report.findings.iter().map(|one| (one.check, one.explained_by)).collect::<Vec<_>>()
+    };
+    let symptoms = [("health", Some("background")), ("health", Some("slow-device"))];
+    assert_eq!(named(&facts)[..2], [("slow-device", None), ("background", None)]);
+    assert!(symptoms.iter().all(|symptom| named(&facts)[2..].contains(symptom)), "{:?}", named(&facts));
+    set(&mut facts.status, "/pgmap/pgs_by_state", states("down"));
+    assert!(named(&facts).contains(&("health", None)), "nobody recovers that one: {:?}", named(&facts));
+}
+
 #[test]
 fn losses_are_of_a_way_of_an_end_or_of_all() {
     let lose = |facts: &mut Facts, from: OsdId, to: OsdId| way(facts, from, to, "/tcp/resent", json!(401));
