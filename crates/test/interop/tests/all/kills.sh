@@ -1,6 +1,6 @@
 
         # `wait COMMAND`, as `up COUNT` (OSDs) and `clean` (all PGs); `kill9 ID`, `line ID` and `start LINE` of OSDs.
-        wait() { for try in $(seq 600); do "$@" && return; sleep 0.1; done; ceph -s; return 1; }
+        wait() { until_true 25 "$*" || { ceph -s; return 1; }; }
         up() { [ $(ceph osd stat -f json | jq .num_up_osds) = $1 ]; }
         clean() {
             local said

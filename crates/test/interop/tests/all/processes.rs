@@ -261,7 +261,8 @@ fn an_osd_that_ends_leaves_the_others_of_its_process_alone() {
     let shell = cluster.pool("hosted", 16);
     shell.within(180).sh(r#"
         state() { ceph osd dump -f json | jq -r ".osds | map(.up) | join(\"\")"; }
-        is() { for try in $(seq 300); do [ $(state) = $1 ] && return; sleep 0.1; done; ceph -s; tail -n 20 both; return 1; }
+        is() { until_true 12 "[ \$(state) = $1 ]" || { ceph -s; tail -n 20 both; return 1; }; }
+        hears_of_it() { until_true 5 "[ \$(ceph tell osd.$1 config get osd_max_markdown_count | jq -r .osd_max_markdown_count) = 0 ]"; }
         for osd in 0 1; do PID=$(cat $DIR/run/osd.$osd.pid); kill $PID; gone $PID; done; is 001
         both() { setsid $NACRE osd --dir $DIR --id 0 --id 1 > both 2>&1 < /dev/null & PID=$!; }
 
@@ -276,11 +277,10 @@ fn an_osd_that_ends_leaves_the_others_of_its_process_alone() {
         # One that ends while it runs.
         both; is 111
         ceph config set osd.1 osd_max_markdown_count 0
-        for try in $(seq 50); do [ $(ceph tell osd.1 config get osd_max_markdown_count | jq -r .osd_max_markdown_count) = 0 ] && break; sleep 0.1; done
+        hears_of_it 1
         ceph osd down 1; is 101
         # The monitor says so before the OSD hears of it.
-        for try in $(seq 100); do grep -q 'osd.1 is not running' both && [ ! -e $DIR/run/osd.1.pid ] && break; sleep 0.1; done
-        grep -q 'osd.1 is not running' both; [ ! -e $DIR/run/osd.1.pid ]
+        until_true 5 "grep -q 'osd.1 is not running' both && [ ! -e $DIR/run/osd.1.pid ]"
         kill -0 $PID; rados -p $POOL put object /etc/hostname; rados -p $POOL get object - | cmp - /etc/hostname
         # Its folder is free for another process.
         setsid $NACRE osd --dir $DIR --id 1 > again 2>&1 < /dev/null & AGAIN=$!
@@ -288,7 +288,7 @@ fn an_osd_that_ends_leaves_the_others_of_its_process_alone() {
 
         # The last one's end is the process's.
         ceph config set osd.0 osd_max_markdown_count 0
-        for try in $(seq 50); do [ $(ceph tell osd.0 config get osd_max_markdown_count | jq -r .osd_max_markdown_count) = 0 ] && break; sleep 0.1; done
+        hears_of_it 0
         ceph osd down 0; is 001; nok wait $PID
         grep -q 'all OSDs of this process have ended' both"#);
 }
@@ -330,7 +330,7 @@ fn options_reach_running_osds() {
     cluster.shell().sh("
         grace() { ceph tell osd.0 config get osd_heartbeat_grace | jq -r .osd_heartbeat_grace; }
         ceph config set osd osd_heartbeat_grace 33
-        for try in $(seq 50); do [ $(grace) = 33 ] && break; sleep 0.1; done; [ $(grace) = 33 ]
+        until_true 3 '[ $(grace) = 33 ]'
         ceph tell osd.0 config set osd_heartbeat_grace 44
         ceph config rm osd osd_heartbeat_grace; [ $(grace) = 44 ]");
 }
@@ -340,7 +340,7 @@ fn options_reach_running_osds() {
 fn osds_are_added_and_removed_as_the_runbook_says() {
     let Some(cluster) = Cluster::start_processes(3) else { return };
     let shell = cluster.pool("grows", 16);
-    shell.within(180).sh(r#"
+    shell.within(180).sh(concat!(include_str!("osds.sh"), r#"
         head -c 100000 /dev/urandom > in
         for object in $(seq 40); do rados -p $POOL put o$object in; done
         UUID=$(uuidgen); KEY=$(ceph-authtool --gen-print-key)
@@ -349,32 +349,19 @@ fn osds_are_added_and_removed_as_the_runbook_says() {
         $NACRE osd --dir $DIR --id $ID --mkfs --uuid $UUID --key $KEY --osd-size 1G
         nok $NACRE osd --dir $DIR --id $ID --mkfs --uuid $UUID --key $KEY --osd-size 1G
         ($NACRE osd --dir $DIR --id $ID --wal-dir $PWD 2>&1 || true) | grep -q 'are for a new store, with --mkfs'
-        start() { setsid $NACRE osd --dir $DIR --id $ID --listen 127.0.0.1 >> $DIR/log/osd.$ID.log 2>&1 < /dev/null & }
-        up() { for try in $(seq 200); do [ $(ceph osd stat -f json | jq .num_up_osds) = $1 ] && return; sleep 0.1; done; return 1; }
-        clean() {
-            for try in $(seq 300); do
-                ceph status -f json | jq -e '.pgmap.pgs_by_state | map(.state_name) == ["active+clean"]' > /dev/null && return
-                sleep 0.2
-            done; ceph -s; return 1
-        }
-        start; up 4
+        start $ID; up 4
         # Each weighs what it has for clients (2^30 KiB weigh 1, in steps of 16 MiB).
         weighs='[.nodes[] | .kb - .crush_weight * 1073741824 | . > -2000 and . < 18384] | length == 4 and all'
         until_true 30 "ceph osd df -f json | jq -e '$weighs'"
         ceph osd tree -f json | jq -e '.nodes[] | select(.name == "osd.3") | .status == "up" and .device_class == "ssd"'
         # PGs that have not heard of it yet are clean as well: first it must have some.
-        used() {
-            for try in $(seq 300); do
-                [ $(ceph osd df -f json | jq '.nodes[] | select(.id == 3) | .pgs') -gt 0 ] && return
-                sleep 0.1
-            done; ceph osd df; return 1
-        }
-        used; clean
+        until_true 12 "[ \$(ceph osd df -f json | jq '.nodes[] | select(.id == 3) | .pgs') -gt 0 ]"
+        clean
         for object in $(seq 40); do rados -p $POOL get o$object out; cmp in out; done
 
         nok ceph osd purge $ID --yes-i-really-mean-it
         ceph osd out $ID
-        for try in $(seq 300); do ceph osd safe-to-destroy $ID && break; sleep 0.2; done
+        until_true 20 "ceph osd safe-to-destroy $ID"
         PID=$(cat $DIR/run/osd.$ID.pid); kill $PID; up 3
         ceph osd purge $ID --yes-i-really-mean-it
         gone $PID
@@ -385,11 +372,11 @@ fn osds_are_added_and_removed_as_the_runbook_says() {
         # The same id again, with a key that the OSD makes.
         UUID=$(uuidgen); [ $(ceph osd new $UUID $ID) = 3 ]
         $NACRE osd --dir $DIR --id $ID --mkfs --uuid $UUID --osd-size 1G | grep -o 'ceph auth add .*' > add
-        bash ./add; start; up 4; clean
+        bash ./add; start $ID; up 4; clean
         kill -9 $(cat $DIR/run/osd.$ID.pid); up 3
         ceph osd destroy $ID --force --yes-i-really-mean-it
         ceph osd tree | grep -q 'osd.3 *destroyed'
-        rm -r $DIR/osd.$ID"#);
+        rm -r $DIR/osd.$ID"#));
 }
 
 #[test]
@@ -457,17 +444,14 @@ for n in range(10):
 fn a_small_osd_among_large_ones_fills_up_and_none_stops() {
     let Some(cluster) = Cluster::start_processes(3) else { return };
     let shell = cluster.pool("fills", 16);
-    shell.within(240).sh(r#"
+    shell.within(240).sh(concat!(include_str!("osds.sh"), r#"
         UUID=$(uuidgen); KEY=$(ceph-authtool --gen-print-key)
         ID=$(echo "{\"cephx_secret\": \"$KEY\"}" | ceph osd new $UUID -i -)
         $NACRE osd --dir $DIR --id $ID --mkfs --uuid $UUID --key $KEY --osd-size 384M
-        start() { setsid $NACRE osd --dir $DIR --id $ID --listen 127.0.0.1 >> $DIR/log/osd.$ID.log 2>&1 < /dev/null & }
-        up() { for try in $(seq 300); do [ $(ceph osd stat -f json | jq .num_up_osds) = $1 ] && return; sleep 0.1; done; return 1; }
-        health() { for try in $(seq 300); do ceph health detail | grep -q "$1" && return; sleep 0.1; done; ceph health detail; return 1; }
-        start; up 4
+        start $ID; up 4
         ceph osd crush reweight osd.$ID $(ceph osd tree -f json | jq '.nodes[] | select(.id == 0) | .crush_weight')
         pgs() { ceph osd df -f json | jq ".nodes[] | select(.id == $ID) | .pgs"; }
-        for try in $(seq 300); do [ $(pgs) -gt 4 ] && break; sleep 0.1; done; [ $(pgs) -gt 4 ]
+        until_true 12 '[ $(pgs) -gt 4 ]'
 
         # 1600 MB are more than it can hold, and less than the others can.
         cat > fill.py << 'END'
@@ -489,14 +473,13 @@ print(number, error, flush=True)
 os._exit(0)
 END
         /usr/bin/python3 fill.py
-        health OSD_FULL; up 4
-        kill -9 $(cat $DIR/run/osd.$ID.pid); up 3; start; up 4
+        until_true 12 'ceph health detail | grep -q OSD_FULL' || { ceph health detail; exit 1; }; up 4
+        kill -9 $(cat $DIR/run/osd.$ID.pid); up 3; start $ID; up 4
 
         rados -p $POOL rm --force-full $(rados -p $POOL ls)
-        for try in $(seq 300); do ceph health detail | grep -q FULL || break; sleep 0.1; done
-        nok grep -q FULL <(ceph health detail)
+        until_true 12 'ceph health detail > health && ! grep -q FULL health'
         head -c 4194304 /dev/urandom > in; rados -p $POOL put again in; rados -p $POOL get again out; cmp in out
-        kill $(cat $DIR/run/osd.$ID.pid)"#);
+        kill $(cat $DIR/run/osd.$ID.pid)"#));
 }
 
 /// Exam Q1 in the small: a stock client changes and reads keys all the time, another one writes objects, and the leading monitor is killed,
