@@ -5,7 +5,7 @@ use nacre_env::{ListenerId, NetEvent, SocketId};
 use nacre_types::entropy::SeededEntropy;
 use nacre_types::{Entropy, Stamp};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::io::{self, ErrorKind, IoSlice};
+use std::io::{self, ErrorKind, IoSlice, Read};
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -321,9 +321,7 @@ impl Inner {
         if count == 0 {
             return if end.ended { Ok(0) } else { Err(ErrorKind::WouldBlock.into()) };
         }
-        for (place, byte) in into.iter_mut().zip(end.inbox.drain(..count)) {
-            *place = byte;
-        }
+        end.inbox.read_exact(&mut into[..count])?;
         if self.blocked.contains(&back) {
             end.owed += count;
         } else {
