@@ -1,7 +1,7 @@
 //! What each fuzz target does with its input. Nothing may panic, and what is accepted must be stable:
 //! encoding it, decoding that and encoding again gives the same bytes.
 //!
-//! `cargo +nightly fuzz run message` and the like; the captured messages and maps of `testdata` make good
+//! `cargo +nightly fuzz run --features libfuzzer message` and the like; the captured messages and maps of `testdata` make good
 //! beginnings. `smoke` runs every target over a few inputs with the stable compiler.
 
 #![expect(clippy::missing_panics_doc, reason = "a target panics where it finds something")]
