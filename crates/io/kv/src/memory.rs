@@ -5,6 +5,7 @@ use crate::{Durability, Follow, KvBatch, KvCompletion, KvError, KvStore, KvTag, 
 use bytes::Bytes;
 use std::cell::Cell;
 use std::collections::{BTreeMap, VecDeque};
+use std::convert::Infallible;
 use std::ops::Bound;
 
 /// A store in memory. Remembers what is durable, so that [`MemoryKv::crash`] can lose the rest.
@@ -88,14 +89,8 @@ impl MemoryKv {
     /// The oldest keys that were to be read are; their tag can be drained then. False when there are none.
     pub fn step_warm(&mut self) -> bool {
         let Some(cold) = &mut self.cold else { return false };
-        let Some((tag, Wanted { keys, follow })) = cold.under_way.pop_front() else { return false };
-        let mut pairs = Vec::new();
-        for key in keys {
-            let value = self.visible.get(&key).cloned();
-            let next = value.as_deref().zip(follow).and_then(|(value, follow)| follow(value));
-            pairs.push((key, value));
-            pairs.extend(next.map(|next| (next.clone(), self.visible.get(&next).cloned())));
-        }
+        let Some((tag, wanted)) = cold.under_way.pop_front() else { return false };
+        let Ok(pairs) = wanted.read(|key| Ok::<_, Infallible>(self.visible.get(key).cloned()));
         cold.done.push((tag, Found { pairs, commits: self.commits }));
         true
     }

@@ -379,20 +379,11 @@ impl Core {
 
     /// Reads keys, and what they lead to, into memory. Why one could not be read is told to whoever asks for it.
     fn read(&self, wanted: &Wanted) -> Result<Found, KvError> {
-        let mut found = Found { pairs: Vec::new(), commits: self.commits.load(Ordering::Acquire) };
+        let commits = self.commits.load(Ordering::Acquire);
         // Held as long as the snapshot is there: the file cannot be opened anew meanwhile.
         let database = self.database();
         let table = snapshot_of(database.as_ref())?;
-        for key in &wanted.keys {
-            let value = self.look(&table, key)?;
-            let next = value.as_deref().zip(wanted.follow).and_then(|(value, follow)| follow(value));
-            found.pairs.push((key.clone(), value));
-            if let Some(next) = next {
-                let value = self.look(&table, &next)?;
-                found.pairs.push((next, value));
-            }
-        }
-        Ok(found)
+        Ok(Found { pairs: wanted.read(|key| self.look(&table, key))?, commits })
     }
 
     fn look(&self, table: &Snapshot, key: &[u8]) -> Result<Option<Bytes>, redb::Error> {

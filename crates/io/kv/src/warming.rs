@@ -77,6 +77,26 @@ pub(crate) struct Wanted {
     pub(crate) follow: Option<Follow>,
 }
 
+impl Wanted {
+    /// What `get` gives for the keys, and for those that they lead to.
+    pub(crate) fn read<E>(
+        &self,
+        get: impl Fn(&[u8]) -> Result<Option<Bytes>, E>,
+    ) -> Result<Vec<(Bytes, Option<Bytes>)>, E> {
+        let mut pairs = Vec::new();
+        for key in &self.keys {
+            let value = get(key)?;
+            let next = value.as_deref().zip(self.follow).and_then(|(value, follow)| follow(value));
+            pairs.push((key.clone(), value));
+            if let Some(next) = next {
+                let value = get(&next)?;
+                pairs.push((next, value));
+            }
+        }
+        Ok(pairs)
+    }
+}
+
 /// What was read for them.
 #[derive(Debug)]
 pub(crate) struct Found {
