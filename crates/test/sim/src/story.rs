@@ -80,6 +80,8 @@ pub struct Story {
     code: Option<Code>,
     /// Whose device is bad.
     bad: Option<OsdId>,
+    /// Until then writes that the bad device forgot may be known to be acknowledged in memory only.
+    unwritten_until: Stamp,
     /// What the bad device held some time ago.
     copy: Option<OsdCopy>,
     /// The OSD that is being replaced, as far as that is.
@@ -145,6 +147,7 @@ impl Story {
             plan: *plan,
             code,
             bad,
+            unwritten_until: Stamp::default(),
             copy: None,
             leaving: None,
             divided: (0, 0),

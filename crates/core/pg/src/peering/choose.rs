@@ -41,10 +41,17 @@ pub(crate) struct Known<'a> {
     pub(crate) intervals: Vec<(Epoch, Epoch, Vec<OsdId>)>,
     /// Chunks that give the data back.
     pub(crate) needed: usize,
-    /// Chunks that a write must be on to be acknowledged: the pool's `min_size`, and not less than `needed`.
+    /// Chunks that keep a write which may have been acknowledged: see [`enough_to_keep`].
     pub(crate) enough: usize,
     /// A mistake built in on purpose.
     pub(crate) planted: Planted,
+}
+
+/// So many chunks of a write keep it, although others that took part lack it: as many as an acknowledged write must be on (`min_size`), and
+/// not more than outlive the next failure. Where `min_size` is larger it asks for all of them to be there, not for each to remember: a
+/// write that was on all is still on all but the one that forgot it.
+pub(crate) fn enough_to_keep(needed: usize, min_size: usize) -> usize {
+    min_size.clamp(needed, needed + 1)
 }
 
 impl Known<'_> {
@@ -88,8 +95,8 @@ impl Known<'_> {
         Some((best, self.count_shards(has)))
     }
 
-    /// As many shards have all objects up to `update` and beyond as a write must be on: it may have been acknowledged, and stays as safe as
-    /// one that is acknowledged while the others are away. One that ends before it may have forgotten it, with nobody left who knows.
+    /// Enough shards have all objects up to `update` and beyond: it may have been acknowledged, and outlives the next failure as one does
+    /// that is acknowledged while the others are away. One that ends before it may have forgotten it, with nobody left who knows.
     fn is_kept(&self, update: Eversion, took_part: impl Fn(&PgInfo) -> bool) -> bool {
         let is_whole = |info: &&PgInfo| {
             took_part(info) && info.last_update >= update && info.last_complete == info.last_update
@@ -211,6 +218,15 @@ mod tests {
         let infos = infos.iter().map(|(osd, info)| (*osd, info)).collect();
         let intervals = vec![(past.0, past.1, past.2.to_vec())];
         choose_coded(&Known { infos: &infos, me: 0, intervals, needed: 2, enough, planted: Planted::Nothing })
+    }
+
+    /// With `min_size` 4 of 2+2 a write that one member forgot, at a power failure of all, was taken back on the other three.
+    #[test]
+    fn a_larger_min_size_does_not_give_up_more() {
+        for (min_size, enough) in [(1, 2), (2, 2), (3, 3), (4, 3)] {
+            assert_eq!(enough_to_keep(2, min_size), enough, "{min_size}");
+        }
+        assert_eq!(enough_to_keep(4, 5), 5);
     }
 
     #[test]

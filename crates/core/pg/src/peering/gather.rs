@@ -1,6 +1,6 @@
 //! From a new interval to the authoritative log: which OSDs to ask, what the answers mean.
 
-use super::choose::{Known, choose, choose_coded};
+use super::choose::{Known, choose, choose_coded, enough_to_keep};
 use super::{Peering, PeeringOutcome};
 use crate::interval::{Interval, is_lost, is_up, up_thru};
 use crate::log::PgLog;
@@ -146,7 +146,7 @@ impl PgState {
         let present = (self.interval.since, self.map.epoch, self.interval.acting.clone());
         let intervals = past.chain([present]).collect();
         let needed = self.chunks_needed().unwrap_or(1);
-        let enough = needed.max(self.interval.min_size.into());
+        let enough = enough_to_keep(needed, self.interval.min_size.into());
         Known { infos, me: self.whoami, intervals, needed, enough, planted: self.planted }
     }
 

@@ -52,7 +52,8 @@ impl Story {
         self.set_usual_sizes();
     }
 
-    fn is_clean(&self) -> bool {
+    /// Whether all OSDs are up and all PGs clean, for all that the monitor knows.
+    pub(super) fn is_clean(&self) -> bool {
         let Some(mon) = self.world.mon() else { return false };
         let map = mon.state().osd.map();
         if map.pools.values().any(|pool| pool.pg_num != pool.pg_num_target) {

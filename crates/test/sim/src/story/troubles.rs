@@ -1,11 +1,15 @@
 //! What goes wrong in a story.
 
+use super::plan::Code;
 use super::{Flaw, Kind, Later, POOL, Story};
 use crate::net::Wires;
 use crate::world::{Proc, Restored};
 use nacre_simdisk::Faults;
 use nacre_types::OsdId;
 use std::time::Duration;
+
+/// All OSDs of a PG have written down by then that a write is on all of them.
+const WRITTEN_WITHIN: Duration = Duration::from_secs(1);
 
 impl Story {
     /// Something goes wrong.
@@ -105,6 +109,7 @@ impl Story {
         };
         self.world.set_faults(osd, faults);
         self.at(some_time, Later::Mended);
+        self.unwritten_until = self.world.now() + some_time + WRITTEN_WITHIN;
         if lost { "writes lost" } else { "writes misdirected" }
     }
 
@@ -120,6 +125,7 @@ impl Story {
         self.world.set_faults(osd, Faults { lost_ppm: 1_000_000, ..Faults::default() });
         self.at(some_time, Later::Crash(osd, true));
         self.at(some_time, Later::Mended);
+        self.unwritten_until = self.world.now() + some_time + WRITTEN_WITHIN;
         "end lost"
     }
 
@@ -146,6 +152,7 @@ impl Story {
                 return "backup";
             }
         }
+        self.unwritten_until = self.world.now() + WRITTEN_WITHIN;
         self.note(|| format!("osd.{osd} goes back: {what:?}"));
         "put back"
     }
@@ -219,7 +226,12 @@ impl Story {
         "monitor ends"
     }
 
+    /// Not where too few would be left that know of a write that the bad device forgot: the README says that such a write may be lost.
     fn crash_all(&mut self) -> &'static str {
+        let is_kept = |code: Code| code.m >= 2 && self.is_clean();
+        if self.world.now() < self.unwritten_until && !self.code.is_none_or(is_kept) {
+            return "nobody else to know";
+        }
         for osd in self.world.osd_ids() {
             self.crash(osd, true);
         }
