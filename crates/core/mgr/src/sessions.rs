@@ -12,6 +12,7 @@ use crate::slow_requests::SlowRequests;
 use nacre_maps::OsdMap;
 use nacre_msg::{MgrConfigure, PerfQueries, PgStats, image_name_query, image_query};
 use nacre_types::{OsdId, PgId, Stamp, UTime};
+use std::collections::BTreeMap;
 
 /// Seconds between reports that we ask for.
 pub const STATS_PERIOD_S: u32 = 5;
@@ -59,6 +60,8 @@ pub struct Mgr {
     pub pgs: PgMap,
     /// Daemons of services.
     pub services: Services,
+    /// OSDs that are connected, by their newest sessions.
+    osds: BTreeMap<OsdId, u64>,
     /// Orders not sent yet.
     orders: Vec<PgOrder>,
     /// What daemons count.
@@ -114,7 +117,25 @@ impl Mgr {
         self.probes.tick(now);
     }
 
-    /// Notes an order; false when too many wait already.
+    /// An OSD has connected, in this session.
+    pub fn osd_connected(&mut self, osd: OsdId, session: u64) {
+        self.osds.insert(osd, session);
+    }
+
+    /// That session is over.
+    pub fn osd_disconnected(&mut self, osd: OsdId, session: u64) {
+        if self.session_of(osd) == Some(session) {
+            self.osds.remove(&osd);
+        }
+    }
+
+    /// The session of an OSD that is connected.
+    #[must_use]
+    pub fn session_of(&self, osd: OsdId) -> Option<u64> {
+        self.osds.get(&osd).copied()
+    }
+
+    /// Notes an order to an OSD that is connected; false when too many wait already.
     pub fn order(&mut self, order: PgOrder) -> bool {
         let has_room = self.orders.len() < ORDERS_COUNT_MAX;
         if has_room {

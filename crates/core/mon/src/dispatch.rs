@@ -244,9 +244,8 @@ impl Mon {
         self.close(session);
     }
 
-    /// Sends what operators ordered to the OSDs that lead the PGs; an OSD that is away just now gets nothing,
-    /// as in Ceph.
-    pub(crate) fn send_orders(&mut self) {
+    /// Sends what an operator ordered to the OSDs that lead the PGs. They are connected: the command has looked.
+    fn send_orders(&mut self) {
         let (fsid, epoch) = (self.state.fsid, self.state.osd.published().epoch);
         for order in self.state.stats.take_orders() {
             let pgs: Vec<SpgId> = order.pgs.into_iter().map(SpgId::replicated).collect();
@@ -261,12 +260,8 @@ impl Mon {
                 PgOrderKind::CancelForceRecovery => force(pgs, force_option::RECOVERY | force_option::CANCEL),
                 PgOrderKind::CancelForceBackfill => force(pgs, force_option::BACKFILL | force_option::CANCEL),
             };
-            let is_its = |entry: &crate::session::Session| {
-                entry.endpoint == Endpoint::Mgr && entry.osd() == Some(order.osd)
-            };
-            let session = self.sessions.iter().rev().find(|(_, entry)| is_its(entry));
-            if let Some(session) = session.map(|(session, _)| *session) {
-                self.send(session, 0, message);
+            if let Some(session) = self.state.stats.session_of(order.osd) {
+                self.send(SessionId(session), 0, message);
             }
         }
     }
@@ -349,6 +344,7 @@ impl Mon {
         if self.state.fs.map().epoch != fs_epoch {
             self.arrange_ranks(cx);
         }
+        self.send_orders();
         if let Some(request) = request {
             self.state.answers.note(&request, &output, crate::commands::shows_secrets(&input.prefix));
         }

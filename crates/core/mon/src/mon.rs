@@ -2,7 +2,7 @@
 
 use crate::batch::Snapshot;
 use crate::budget::Delayed;
-use crate::event::{Effect, Event, SessionId, Token};
+use crate::event::{Effect, Endpoint, Event, SessionId, Token};
 use crate::handout::Handout;
 use crate::monitor_facts::{self, MonitorFacts};
 use crate::osd::BootRequest;
@@ -280,6 +280,9 @@ impl Mon {
         let Some(gone) = self.sessions.remove(&session) else { return };
         if gone.is_billed() {
             self.state.stats.bill.session_ended(&gone.identity.name);
+        }
+        if let (Some(osd), Endpoint::Mgr) = (gone.osd(), gone.endpoint) {
+            self.state.stats.osd_disconnected(osd, session.0);
         }
         if let Some(osd) = gone.osd()
             && self.osd_sessions.get(&osd) == Some(&session)

@@ -28,9 +28,13 @@ impl Mon {
         };
         identity.set_caps(caps);
         let entry = Session::new(identity, endpoint, kind, addrs);
-        if let (Some(osd), Endpoint::Mon) = (entry.osd(), endpoint) {
-            self.osd_sessions.insert(osd, session);
-            self.state.osd.seen(osd, cx.now);
+        match (entry.osd(), endpoint) {
+            (Some(osd), Endpoint::Mon) => {
+                self.osd_sessions.insert(osd, session);
+                self.state.osd.seen(osd, cx.now);
+            }
+            (Some(osd), Endpoint::Mgr) => self.state.stats.osd_connected(osd, session.0),
+            (None, _) => (),
         }
         if entry.is_billed() {
             let Identity { name, auth_name, seen_at, .. } = &entry.identity;

@@ -62,7 +62,6 @@ impl Mon {
         self.tick_managers(cx);
         self.tick_mds(cx);
         self.log_health(cx);
-        self.send_orders();
         self.hand_out_snapshots(cx.wall);
     }
 

@@ -1,5 +1,5 @@
-//! Orders to the OSDs that lead PGs: scrub, repair, recover first. The manager's state keeps them until the driver
-//! sends them.
+//! Orders to the OSDs that lead PGs: scrub, repair, recover first. The manager's state has them until the command is done; then they are
+//! sent ([`crate::Mon`]'s `send_orders`).
 
 use super::call::{Answer, Call, Failure, done, fail, refuse};
 use super::osd_read;
@@ -149,11 +149,15 @@ fn order(call: &mut Call<'_>, kind: PgOrderKind) -> Answer {
     if !map.is_up(primary) {
         return fail(Errno::EAGAIN, format!("pg {pg} has no primary osd"));
     }
+    if call.state.stats.session_of(primary).is_none() {
+        return fail(Errno::EAGAIN, format!("pg {pg} primary osd.{primary} is not currently connected"));
+    }
     send(call, primary, vec![pg], kind)?;
     done(format!("instructing pg {pg} on osd.{primary} to {}", word(kind)))
 }
 
-/// Orders the primaries of several PGs, each OSD once.
+/// Orders the primaries of several PGs, each OSD once. When one of them is not connected, nothing is ordered: whoever is told that it was
+/// will not ask again.
 fn order_all(
     call: &mut Call<'_>,
     pgs: impl Iterator<Item = PgId>,
@@ -166,6 +170,12 @@ fn order_all(
         if map.is_up(primary) {
             by_osd.entry(primary).or_default().push(pg);
         }
+    }
+    if let Some(osd) = by_osd.keys().find(|osd| call.state.stats.session_of(**osd).is_none()) {
+        return fail(
+            Errno::EAGAIN,
+            format!("osd.{osd} is not currently connected, so nothing was ordered: try again"),
+        );
     }
     let count = by_osd.values().map(Vec::len).sum();
     for (osd, pgs) in by_osd {

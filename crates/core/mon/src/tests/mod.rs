@@ -21,6 +21,7 @@ mod measured;
 mod members;
 mod metrics;
 mod options;
+mod orders;
 mod osd_options;
 mod osd_versions;
 mod osds;

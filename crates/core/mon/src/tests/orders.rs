@@ -1,0 +1,65 @@
+//! Orders to the OSDs that lead PGs: each goes out with the command, or the command is refused.
+
+use super::{ADMIN, World};
+use crate::FrontEvent;
+use crate::event::SessionId;
+use nacre_msg::Message;
+use nacre_types::{Errno, OsdId, PgId};
+use std::collections::BTreeSet;
+
+/// PGs that an OSD was told to scrub, all data of them.
+fn scrubs(world: &mut World, session: SessionId) -> BTreeSet<PgId> {
+    let sent = world.take(session).into_iter();
+    let scrub = |message| match message {
+        Message::OsdScrub2(scrub) if scrub.deep && !scrub.repair => Some(scrub.pgs),
+        _ => None,
+    };
+    sent.filter_map(scrub).flatten().map(|spg| spg.pg).collect()
+}
+
+#[test]
+fn an_order_goes_to_osds_that_are_connected_or_is_refused() {
+    let mut world = World::new(3);
+    world.boot_all(3);
+    let admin = world.connect(ADMIN);
+    let create = r#"{"prefix":"osd pool create","pool":"p","pg_num":16,"pgp_num":16}"#;
+    assert_eq!(world.ask(admin, create).map(|ack| ack.result), Some(0));
+    let led = |world: &World, osd: OsdId| -> BTreeSet<PgId> {
+        let pgs = (0..16).map(|seed| PgId::new(1, seed));
+        pgs.filter(|pg| world.map().pg_to_up_acting(*pg).acting_primary == osd).collect()
+    };
+    let pg = *led(&world, 0).first().expect("it leads some of them");
+    let (of_pg, of_osd, of_pool) = (
+        format!(r#"{{"prefix":"pg deep-scrub","pgid":"{pg}"}}"#),
+        r#"{"prefix":"osd deep-scrub","who":"0"}"#,
+        r#"{"prefix":"osd pool deep-scrub","who":["p"]}"#,
+    );
+    let said = |world: &mut World, order: &str| {
+        let ack = world.ask(admin, order).expect("an answer");
+        (ack.result, ack.status)
+    };
+    let again = Errno::EAGAIN.negated();
+    let refusal = (again, format!("pg {pg} primary osd.0 is not currently connected"));
+    assert_eq!(said(&mut world, &of_pg), refusal);
+    let refusal = "osd.0 is not currently connected, so nothing was ordered: try again";
+    assert_eq!(said(&mut world, of_osd), (again, refusal.to_owned()));
+
+    let (before, first) = (world.connect_manager("osd.0"), world.connect_manager("osd.0"));
+    let second = world.connect_manager("osd.1");
+    assert_eq!(said(&mut world, &of_pg).0, 0);
+    assert_eq!(scrubs(&mut world, first), [pg].into(), "at once, in the newest session");
+    assert_eq!(said(&mut world, of_osd).0, 0);
+    assert_eq!(scrubs(&mut world, first), led(&world, 0));
+    assert_eq!(said(&mut world, of_pool), (again, refusal.replace("osd.0", "osd.2")));
+    assert!(scrubs(&mut world, first).is_empty() && scrubs(&mut world, second).is_empty());
+    let third = world.connect_manager("osd.2");
+    assert_eq!(said(&mut world, of_pool), (0, "instructed 16 pgs to deep-scrub".to_owned()));
+    for (osd, session) in [(0, first), (1, second), (2, third)] {
+        assert_eq!(scrubs(&mut world, session), led(&world, osd));
+    }
+    // An older session that ends says nothing of the newest.
+    world.front_event(FrontEvent::Closed { session: before });
+    assert_eq!(said(&mut world, &of_pg).0, 0);
+    world.front_event(FrontEvent::Closed { session: first });
+    assert_eq!(said(&mut world, &of_pg).0, again);
+}
