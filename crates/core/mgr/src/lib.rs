@@ -12,6 +12,7 @@ mod images;
 mod least_pings;
 pub mod metrics;
 mod network;
+mod pg_orders;
 pub mod pgmap;
 pub mod primaries;
 pub mod probes;
@@ -27,9 +28,10 @@ pub use history::{History, SAMPLE_PERIOD, SAMPLES_COUNT_MAX, Sample};
 pub use images::{ImageSums, Images};
 pub use least_pings::LeastPings;
 pub use network::{milliseconds, network_ping_times};
+pub use pg_orders::{ORDERS_COUNT_MAX, PgOrder, PgOrderKind, PgOrders};
 pub use pgmap::{KeptDigest, PgMap};
 pub use services::{
     SERVICE_BYTES_MAX, SERVICE_DAEMONS_MAX, ServiceDaemon, ServiceKey, ServiceRefused, Services,
 };
-pub use sessions::{Mgr, ORDERS_COUNT_MAX, PgOrder, PgOrderKind, STATS_PERIOD_S};
+pub use sessions::{Mgr, STATS_PERIOD_S};
 pub use slow_requests::SlowRequests;

@@ -244,10 +244,10 @@ impl Mon {
         self.close(session);
     }
 
-    /// Sends what an operator ordered to the OSDs that lead the PGs. They are connected: the command has looked.
-    fn send_orders(&mut self) {
+    /// Sends what an operator ordered to the OSDs that lead the PGs, which are connected.
+    pub(crate) fn send_orders(&mut self) {
         let (fsid, epoch) = (self.state.fsid, self.state.osd.published().epoch);
-        for order in self.state.stats.take_orders() {
+        for order in self.state.stats.orders.take() {
             let pgs: Vec<SpgId> = order.pgs.into_iter().map(SpgId::replicated).collect();
             let scrub = |pgs, repair, deep| Message::from(OsdScrub2 { fsid, epoch, pgs, repair, deep });
             let force = |pgs, options| Message::from(OsdForceRecovery { fsid, pgs, options });
@@ -260,7 +260,7 @@ impl Mon {
                 PgOrderKind::CancelForceRecovery => force(pgs, force_option::RECOVERY | force_option::CANCEL),
                 PgOrderKind::CancelForceBackfill => force(pgs, force_option::BACKFILL | force_option::CANCEL),
             };
-            if let Some(session) = self.state.stats.session_of(order.osd) {
+            if let Some(session) = self.state.stats.orders.session_of(order.osd) {
                 self.send(SessionId(session), 0, message);
             }
         }

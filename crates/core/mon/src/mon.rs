@@ -282,7 +282,7 @@ impl Mon {
             self.state.stats.bill.session_ended(&gone.identity.name);
         }
         if let (Some(osd), Endpoint::Mgr) = (gone.osd(), gone.endpoint) {
-            self.state.stats.osd_disconnected(osd, session.0);
+            self.state.stats.orders.disconnected(osd, session.0);
         }
         if let Some(osd) = gone.osd()
             && self.osd_sessions.get(&osd) == Some(&session)

@@ -33,7 +33,7 @@ impl Mon {
                 self.osd_sessions.insert(osd, session);
                 self.state.osd.seen(osd, cx.now);
             }
-            (Some(osd), Endpoint::Mgr) => self.state.stats.osd_connected(osd, session.0),
+            (Some(osd), Endpoint::Mgr) => self.state.stats.orders.connected(osd, session.0),
             (None, _) => (),
         }
         if entry.is_billed() {

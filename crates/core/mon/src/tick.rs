@@ -28,6 +28,7 @@ impl Mon {
     pub(crate) fn tick(&mut self, cx: &mut Cx<'_>) {
         self.state.auth.refresh(&self.state.config, cx.wall, cx.entropy);
         self.state.stats.tick(cx.now);
+        self.send_orders();
         self.state.warm_up(cx.now);
         self.tick_osds(cx);
         self.state.osd.expire_blocklist(cx.wall);

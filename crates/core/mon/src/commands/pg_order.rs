@@ -133,7 +133,8 @@ fn word(kind: PgOrderKind) -> &'static str {
 }
 
 fn send(call: &mut Call<'_>, osd: OsdId, pgs: Vec<PgId>, kind: PgOrderKind) -> Result<(), Failure> {
-    if call.state.stats.order(PgOrder { osd, pgs, kind }) {
+    let stats = &mut call.state.stats;
+    if stats.orders.order(PgOrder { osd, pgs, kind }, &stats.pgs) {
         Ok(())
     } else {
         fail(Errno::EAGAIN, "too many orders wait")
@@ -149,7 +150,7 @@ fn order(call: &mut Call<'_>, kind: PgOrderKind) -> Answer {
     if !map.is_up(primary) {
         return fail(Errno::EAGAIN, format!("pg {pg} has no primary osd"));
     }
-    if call.state.stats.session_of(primary).is_none() {
+    if call.state.stats.orders.session_of(primary).is_none() {
         return fail(Errno::EAGAIN, format!("pg {pg} primary osd.{primary} is not currently connected"));
     }
     send(call, primary, vec![pg], kind)?;
@@ -171,7 +172,7 @@ fn order_all(
             by_osd.entry(primary).or_default().push(pg);
         }
     }
-    if let Some(osd) = by_osd.keys().find(|osd| call.state.stats.session_of(**osd).is_none()) {
+    if let Some(osd) = by_osd.keys().find(|osd| call.state.stats.orders.session_of(**osd).is_none()) {
         return fail(
             Errno::EAGAIN,
             format!("osd.{osd} is not currently connected, so nothing was ordered: try again"),

@@ -1,11 +1,22 @@
-//! Orders to the OSDs that lead PGs: each goes out with the command, or the command is refused.
+//! Orders to the OSDs that lead PGs: each goes out with the command, or the command is refused; scrubs last until they are done.
 
 use super::{ADMIN, World};
 use crate::FrontEvent;
 use crate::event::SessionId;
-use nacre_msg::Message;
-use nacre_types::{Errno, OsdId, PgId};
+use nacre_msg::stats::PgStat;
+use nacre_msg::{Message, PgStats};
+use nacre_types::{Errno, OsdId, PgId, UTime};
 use std::collections::BTreeSet;
+use std::time::Duration;
+
+fn world_with_pool() -> (World, SessionId) {
+    let mut world = World::new(3);
+    world.boot_all(3);
+    let admin = world.connect(ADMIN);
+    let create = r#"{"prefix":"osd pool create","pool":"p","pg_num":16,"pgp_num":16}"#;
+    assert_eq!(world.ask(admin, create).map(|ack| ack.result), Some(0));
+    (world, admin)
+}
 
 /// PGs that an OSD was told to scrub, all data of them.
 fn scrubs(world: &mut World, session: SessionId) -> BTreeSet<PgId> {
@@ -19,11 +30,7 @@ fn scrubs(world: &mut World, session: SessionId) -> BTreeSet<PgId> {
 
 #[test]
 fn an_order_goes_to_osds_that_are_connected_or_is_refused() {
-    let mut world = World::new(3);
-    world.boot_all(3);
-    let admin = world.connect(ADMIN);
-    let create = r#"{"prefix":"osd pool create","pool":"p","pg_num":16,"pgp_num":16}"#;
-    assert_eq!(world.ask(admin, create).map(|ack| ack.result), Some(0));
+    let (mut world, admin) = world_with_pool();
     let led = |world: &World, osd: OsdId| -> BTreeSet<PgId> {
         let pgs = (0..16).map(|seed| PgId::new(1, seed));
         pgs.filter(|pg| world.map().pg_to_up_acting(*pg).acting_primary == osd).collect()
@@ -62,4 +69,61 @@ fn an_order_goes_to_osds_that_are_connected_or_is_refused() {
     assert_eq!(said(&mut world, &of_pg).0, 0);
     world.front_event(FrontEvent::Closed { session: first });
     assert_eq!(said(&mut world, &of_pg).0, again);
+}
+
+/// Reports of one PG by whoever leads it.
+struct Reports {
+    pg: PgId,
+    epoch: u32,
+    scrubbed: UTime,
+}
+
+impl Reports {
+    fn by(&mut self, world: &mut World, leader: OsdId) {
+        self.epoch += 1;
+        let stat = PgStat {
+            acting_primary: leader,
+            reported_epoch: self.epoch,
+            last_deep_scrub_stamp: self.scrubbed,
+            ..PgStat::default()
+        };
+        let fsid = world.mon.fsid();
+        let session = world.connect(&format!("osd.{leader}"));
+        world.message(session, 0, PgStats { fsid, pg_stat: [(self.pg, stat)].into(), ..PgStats::default() });
+        world.pass(Duration::from_secs(1));
+    }
+}
+
+#[test]
+fn a_scrub_is_ordered_again_of_whoever_comes_to_lead_until_it_is_done() {
+    let (mut world, admin) = world_with_pool();
+    let pg = PgId::new(1, 0);
+    let leader = world.map().pg_to_up_acting(pg).acting_primary;
+    let other = (leader + 1) % 3;
+    let [first, second] = [leader, other].map(|osd| world.connect_manager(&format!("osd.{osd}")));
+    let mut reports = Reports { pg, epoch: 1, scrubbed: UTime { sec: 7, nsec: 0 } };
+    reports.by(&mut world, leader);
+    let order = |world: &mut World, what: &str| {
+        let ack = world.ask(admin, &format!(r#"{{"prefix":"pg {what}","pgid":"{pg}"}}"#));
+        assert_eq!(ack.map(|ack| ack.result), Some(0));
+    };
+    order(&mut world, "deep-scrub");
+    assert_eq!(scrubs(&mut world, first), [pg].into());
+    order(&mut world, "scrub");
+    reports.by(&mut world, leader);
+    assert!(scrubs(&mut world, first).is_empty(), "it has the order");
+    // Another OSD leads, then the first again, in a new process.
+    reports.by(&mut world, other);
+    assert_eq!(scrubs(&mut world, second), [pg].into(), "all data, though a lesser one was ordered later");
+    world.front_event(FrontEvent::Closed { session: first });
+    reports.by(&mut world, leader);
+    let anew = world.connect_manager(&format!("osd.{leader}"));
+    world.pass(Duration::from_secs(1));
+    assert_eq!(scrubs(&mut world, anew), [pg].into());
+    world.pass(Duration::from_secs(3));
+    assert!(scrubs(&mut world, anew).is_empty(), "once");
+    reports.scrubbed.sec += 1;
+    reports.by(&mut world, leader);
+    reports.by(&mut world, other);
+    assert!(scrubs(&mut world, second).is_empty() && scrubs(&mut world, anew).is_empty(), "it is done");
 }

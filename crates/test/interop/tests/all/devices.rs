@@ -247,10 +247,19 @@ fn move_parts(shell: &Shell) {
         for device in $L2 $M2; do refused $NACRE store label $device; done; $NACRE store check --deep $DIR/osd.2
         start 2; up 3; clean
         for name in first second third fourth; do for n in $(seq 12); do rados -p raw get $name$n out; cmp in out; done; done
-        scrubbed() { ceph pg ls-by-pool raw -f json | jq -e --arg since "$1" '[.pg_stats[] | select(.last_deep_scrub_stamp > $since)] | length == 8'; }
-        since=$(date -u +%Y-%m-%dT%H:%M:%S)
-        for pg in $(ceph pg ls-by-pool raw -f json | jq -r .pg_stats[].pgid); do ceph pg deep-scrub $pg; done
-        until_true 30 'scrubbed $since'; nok grep -q PG_DAMAGED <(ceph health detail); clean; stop TERM 1; stop TERM 2"#);
+        # All PGs of the pool are scrubbed: all data, since that time.
+        scrubbed() {
+            until_true 30 "ceph pg ls-by-pool raw -f json | jq -e '[.pg_stats[] | select(.last_deep_scrub_stamp > \"$1\")] | length == 8'" ||
+                { ceph pg ls-by-pool raw; return 1; }
+        }
+        now() { date -u +%Y-%m-%dT%H:%M:%S; }
+        since=$(now); for pg in $(ceph pg ls-by-pool raw -f json | jq -r .pg_stats[].pgid); do ceph pg deep-scrub $pg; done
+        scrubbed $since; nok grep -q PG_DAMAGED <(ceph health detail)
+        # Whoever is ordered to scrub may lead no more when the order comes: then whoever does is ordered.
+        pid=$(cat $DIR/run/osd.1.pid); kill -STOP $pid; since=$(now); sleep 1; ceph osd pool deep-scrub raw
+        ceph osd down 1; ceph osd primary-affinity 1 0; kill -CONT $pid; up 3; scrubbed $since
+        ceph pg ls-by-pool raw -f json | jq -e '.pg_stats | all(.acting_primary != 1)'
+        ceph osd primary-affinity 1 1; clean; stop TERM 1; stop TERM 2"#);
 }
 
 /// Devices that changed their names, and labels that are damaged.

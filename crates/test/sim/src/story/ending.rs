@@ -52,8 +52,7 @@ impl Story {
         self.set_usual_sizes();
     }
 
-    /// Whether all OSDs are up and all PGs clean, for all that the monitor knows.
-    pub(super) fn is_clean(&self) -> bool {
+    fn is_clean(&self) -> bool {
         let Some(mon) = self.world.mon() else { return false };
         let map = mon.state().osd.map();
         if map.pools.values().any(|pool| pool.pg_num != pool.pg_num_target) {

@@ -1,6 +1,5 @@
 //! What goes wrong in a story.
 
-use super::plan::Code;
 use super::{Flaw, Kind, Later, POOL, Story};
 use crate::net::Wires;
 use crate::world::{Proc, Restored};
@@ -79,6 +78,9 @@ impl Story {
             1 => return self.lose_alone(osd),
             _ => return self.lose_beside(osd),
         }
+        if self.forgets() && self.leads_few(osd) {
+            return "leads too few";
+        }
         match self.plan.flaw {
             Some(Flaw::Lies) => self.lie(osd),
             Some(Flaw::Forgets) => self.forget_the_end(osd),
@@ -86,6 +88,20 @@ impl Story {
             Some(Flaw::Dies) => self.lose(osd),
             _ => self.fail_requests(osd),
         }
+    }
+
+    /// Whether the OSD leads an erasure-coded PG with so few others that a write which it forgets before it has told them that all had it
+    /// may be lost, as the README says.
+    fn leads_few(&self, osd: OsdId) -> bool {
+        let Some((code, map)) = self.code.zip(self.world.mon().map(|mon| mon.state().osd.map())) else {
+            return false;
+        };
+        let pg_num = map.pool(POOL).map_or(0, |pool| pool.pg_num);
+        let mut mappings = (0..pg_num).map(|seed| map.pg_to_up_acting(nacre_types::PgId::new(POOL, seed)));
+        mappings.any(|of_pg| {
+            let others = of_pg.acting.iter().filter(|member| **member != osd && map.is_up(**member)).count();
+            of_pg.acting_primary == osd && (others as u64) <= code.k
+        })
     }
 
     fn replace_device(&mut self, osd: OsdId) -> &'static str {
@@ -226,11 +242,15 @@ impl Story {
         "monitor ends"
     }
 
-    /// Not where too few would be left that know of a write that the bad device forgot: the README says that such a write may be lost.
+    /// Whether several OSDs of an erasure-coded PG may not end now: each that does forgets, with its memory, that a write was on all
+    /// copies, and the bad device may have forgotten the write. The README says that such a write may be lost.
+    fn others_must_remember(&self) -> bool {
+        self.code.is_some() && self.world.now() < self.unwritten_until
+    }
+
     fn crash_all(&mut self) -> &'static str {
-        let is_kept = |code: Code| code.m >= 2 && self.is_clean();
-        if self.world.now() < self.unwritten_until && !self.code.is_none_or(is_kept) {
-            return "nobody else to know";
+        if self.others_must_remember() {
+            return "no end of several";
         }
         for osd in self.world.osd_ids() {
             self.crash(osd, true);
@@ -241,6 +261,9 @@ impl Story {
     /// Half of the OSDs end; when they come back, the other half does: whoever served alone takes along what it
     /// alone has.
     fn take_turns(&mut self) -> &'static str {
+        if self.others_must_remember() {
+            return "no end of several";
+        }
         let mut ids = self.world.osd_ids();
         for last in (1..ids.len()).rev() {
             let other = usize::try_from(self.below(last as u64 + 1)).unwrap_or(0);
