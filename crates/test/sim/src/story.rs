@@ -188,8 +188,7 @@ impl Story {
             let allowed = story.command(&format!(r#"{{"prefix": "config set", {allow}}}"#), BIRTH);
             assert!(allowed, "seed {seed}: {:?}", story.world);
         }
-        let ready = story.command(&pool, BIRTH);
-        assert!(ready, "seed {seed}: no pool after {BIRTH:?}: {:?}", story.world);
+        assert!(story.command(&pool, BIRTH), "seed {seed}: no pool after {BIRTH:?}: {:?}", story.world);
         if plan.kind == Kind::Overwritten {
             story.overwrite_pool();
         }
