@@ -24,8 +24,10 @@ RUSTC ?= rustc
 # A profile fits one compiler only; the program is the same without it, and slower (docs/bench.md).
 PROFILE := $(CURDIR)/bench/profile
 ifeq ($(shell $(RUSTC) -vV | cmp -s - $(PROFILE)/rustc && echo fits),fits)
-# What has changed since the profile was made is built without it; LLVM would say so of each function.
-PROFILED = RUSTFLAGS="$(RUSTFLAGS) -Cprofile-use=$(PROFILE)/nacre.profdata -Cllvm-args=-no-pgo-warn-mismatch"
+# What has changed since the profile was made is built without it; LLVM would say so of each function. Branches that were never taken go
+# into a section of their own: what runs for each write is many times the processor's first cache for code (docs/experiments/0014).
+PROFILED = RUSTFLAGS="$(RUSTFLAGS) -Cprofile-use=$(PROFILE)/nacre.profdata -Cllvm-args=-no-pgo-warn-mismatch \
+	-Cllvm-args=-enable-split-machine-functions"
 else
 PROFILED = echo "bench/profile is not for this compiler: built without it ('make profile' makes one)";
 endif

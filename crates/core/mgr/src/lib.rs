@@ -28,7 +28,7 @@ pub use history::{History, SAMPLE_PERIOD, SAMPLES_COUNT_MAX, Sample};
 pub use images::{ImageSums, Images};
 pub use least_pings::LeastPings;
 pub use network::{milliseconds, network_ping_times};
-pub use pg_orders::{ORDERS_COUNT_MAX, PgOrder, PgOrderKind, PgOrders};
+pub use pg_orders::{PgOrder, PgOrderKind, PgOrders};
 pub use pgmap::{KeptDigest, PgMap};
 pub use services::{
     SERVICE_BYTES_MAX, SERVICE_DAEMONS_MAX, ServiceDaemon, ServiceKey, ServiceRefused, Services,

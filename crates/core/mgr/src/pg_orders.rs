@@ -9,9 +9,6 @@ use nacre_msg::stats::PgStat;
 use nacre_types::{OsdId, PgId, UTime};
 use std::collections::BTreeMap;
 
-/// Orders to OSDs that may wait to be sent.
-pub const ORDERS_COUNT_MAX: usize = 65_536;
-
 /// What an OSD shall do with PGs that it leads. Of scrubs a later one does all that those before it do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PgOrderKind {
@@ -93,15 +90,15 @@ impl PgOrders {
         self.sessions.get(&osd).copied()
     }
 
-    /// Notes an order to an OSD that is connected; false when too many wait already, or it is not connected.
+    /// Notes an order, to be sent at once; false when its OSD is not connected.
     pub fn order(&mut self, order: PgOrder, reported: &PgMap) -> bool {
         let Some(session) = self.session_of(order.osd) else { return false };
-        if self.waiting.len() >= ORDERS_COUNT_MAX {
-            return false;
-        }
+        let kind = order.kind;
         for pg in &order.pgs {
-            let kind = self.scrubs.get(pg).map_or(order.kind, |held| held.kind.max(order.kind));
-            if let Some(before) = reported.pg(*pg).and_then(|stat| kind.last(stat)) {
+            let last = reported.pg(*pg).and_then(|stat| kind.last(stat));
+            // One that does more stays, in the session that it was sent in.
+            let is_most = self.scrubs.get(pg).is_none_or(|held| held.kind <= kind);
+            if let Some(before) = last.filter(|_| is_most) {
                 self.scrubs.insert(*pg, OrderedScrub { kind, session, before });
             }
         }

@@ -132,15 +132,6 @@ fn word(kind: PgOrderKind) -> &'static str {
     }
 }
 
-fn send(call: &mut Call<'_>, osd: OsdId, pgs: Vec<PgId>, kind: PgOrderKind) -> Result<(), Failure> {
-    let stats = &mut call.state.stats;
-    if stats.orders.order(PgOrder { osd, pgs, kind }, &stats.pgs) {
-        Ok(())
-    } else {
-        fail(Errno::EAGAIN, "too many orders wait")
-    }
-}
-
 /// Orders one PG's primary.
 fn order(call: &mut Call<'_>, kind: PgOrderKind) -> Answer {
     let map = call.state.osd.map().clone();
@@ -150,10 +141,10 @@ fn order(call: &mut Call<'_>, kind: PgOrderKind) -> Answer {
     if !map.is_up(primary) {
         return fail(Errno::EAGAIN, format!("pg {pg} has no primary osd"));
     }
-    if call.state.stats.orders.session_of(primary).is_none() {
+    let stats = &mut call.state.stats;
+    if !stats.orders.order(PgOrder { osd: primary, pgs: vec![pg], kind }, &stats.pgs) {
         return fail(Errno::EAGAIN, format!("pg {pg} primary osd.{primary} is not currently connected"));
     }
-    send(call, primary, vec![pg], kind)?;
     done(format!("instructing pg {pg} on osd.{primary} to {}", word(kind)))
 }
 
@@ -172,15 +163,18 @@ fn order_all(
             by_osd.entry(primary).or_default().push(pg);
         }
     }
-    if let Some(osd) = by_osd.keys().find(|osd| call.state.stats.orders.session_of(**osd).is_none()) {
+    let stats = &mut call.state.stats;
+    if let Some(osd) = by_osd.keys().find(|osd| stats.orders.session_of(**osd).is_none()) {
         return fail(
             Errno::EAGAIN,
             format!("osd.{osd} is not currently connected, so nothing was ordered: try again"),
         );
     }
-    let count = by_osd.values().map(Vec::len).sum();
+    let mut count = 0;
     for (osd, pgs) in by_osd {
-        send(call, osd, pgs, kind)?;
+        count += pgs.len();
+        let is_sent = stats.orders.order(PgOrder { osd, pgs, kind }, &stats.pgs);
+        debug_assert!(is_sent, "all are connected");
     }
     Ok(count)
 }

@@ -115,6 +115,8 @@ fn a_scrub_is_ordered_again_of_whoever_comes_to_lead_until_it_is_done() {
     // Another OSD leads, then the first again, in a new process.
     reports.by(&mut world, other);
     assert_eq!(scrubs(&mut world, second), [pg].into(), "all data, though a lesser one was ordered later");
+    reports.by(&mut world, leader);
+    assert_eq!(scrubs(&mut world, first), [pg].into());
     world.front_event(FrontEvent::Closed { session: first });
     reports.by(&mut world, leader);
     let anew = world.connect_manager(&format!("osd.{leader}"));
