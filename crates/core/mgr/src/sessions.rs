@@ -20,6 +20,7 @@ const _: () =
     assert!(STATS_PERIOD_S as u64 == crate::history::SAMPLE_PERIOD.as_secs(), "each sample is of one report");
 /// Least priority of counters that we ask for.
 const STATS_THRESHOLD: u32 = 5;
+
 /// The manager's state.
 #[derive(Debug, Default)]
 pub struct Mgr {

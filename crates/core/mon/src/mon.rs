@@ -281,14 +281,13 @@ impl Mon {
         if gone.is_billed() {
             self.state.stats.bill.session_ended(&gone.identity.name);
         }
-        if let (Some(osd), Endpoint::Mgr) = (gone.osd(), gone.endpoint) {
-            self.state.stats.orders.disconnected(osd, session.0);
-        }
-        if let Some(osd) = gone.osd()
-            && self.osd_sessions.get(&osd) == Some(&session)
-        {
-            self.osd_sessions.remove(&osd);
-            self.state.osd.refused_boots.remove(&osd);
+        match (gone.osd(), gone.endpoint) {
+            (Some(osd), Endpoint::Mon) if self.osd_sessions.get(&osd) == Some(&session) => {
+                self.osd_sessions.remove(&osd);
+                self.state.osd.refused_boots.remove(&osd);
+            }
+            (Some(osd), Endpoint::Mgr) => self.state.stats.orders.disconnected(osd, session.0),
+            _ => (),
         }
     }
 }

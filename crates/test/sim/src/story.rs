@@ -29,7 +29,8 @@ use crate::watching::Watching;
 use crate::workload::Workload;
 use crate::world::{OsdCopy, Proc, World};
 use nacre_client::Finished;
-use nacre_types::{CompressionAlgorithm, Epoch, OsdId, Stamp};
+use nacre_maps::{OsdMap, UpActing};
+use nacre_types::{CompressionAlgorithm, Epoch, OsdId, PgId, Stamp};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -377,12 +378,16 @@ impl Story {
         }
         let up: Vec<_> =
             map.up_osds().map(|osd| (osd, map.info(osd).up_from, map.info(osd).up_thru)).collect();
-        let pgs = map.pool(POOL).map_or(0, |pool| pool.pg_num);
-        let acting: Vec<_> =
-            (0..pgs).map(|seed| map.pg_to_up_acting(nacre_types::PgId::new(POOL, seed)).acting).collect();
+        let acting: Vec<_> = mappings(map).map(|of_pg| of_pg.acting).collect();
         self.note(|| format!("map {} up {up:?} temp {:?} acting {acting:?}", map.epoch, map.pg_temp));
         self.noted = map.epoch;
     }
+}
+
+/// Where a map has the PGs of the pool.
+fn mappings(map: &OsdMap) -> impl Iterator<Item = UpActing> + '_ {
+    let pg_num = map.pool(POOL).map_or(0, |pool| pool.pg_num);
+    (0..pg_num).map(|seed| map.pg_to_up_acting(PgId::new(POOL, seed)))
 }
 
 /// What profiles say beside the number of shards. All have 4096 bytes of each shard in a stripe.

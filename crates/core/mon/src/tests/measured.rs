@@ -1,6 +1,6 @@
 //! What commands show of daemons and of work under way is what daemons have reported, and gone with them.
 
-use super::{ADMIN, World, json};
+use super::{ADMIN, World, json, with_pool};
 use crate::event::SessionId;
 use crate::front::FrontEvent;
 use nacre_msg::stats::{PgStat, PingTimes, PingWindow, SlowOps, StoreStatfs, osd_alert, pg_state};
@@ -12,17 +12,6 @@ use std::time::Duration;
 fn shown(world: &mut World, session: SessionId, prefix: &str) -> serde_json::Value {
     let ask = format!(r#"{{"prefix":"{prefix}","format":"json"}}"#);
     json(world, session, &ask)
-}
-
-/// Three OSDs and a pool with so many PGs; sessions of the admin and of OSD 0.
-fn with_pool(pg_num: u32) -> (World, SessionId, SessionId) {
-    let mut world = World::new(3);
-    world.boot_all(3);
-    let admin = world.connect(ADMIN);
-    let create = format!(r#"{{"prefix":"osd pool create","pool":"p","pg_num":{pg_num}}}"#);
-    assert_eq!(world.ask(admin, &create).map(|ack| ack.result), Some(0));
-    let osd = world.connect("osd.0");
-    (world, admin, osd)
 }
 
 /// OSD 0 reports that its commits take so long, and that so many of the 30 copies of its first PG's objects are missing.

@@ -536,3 +536,14 @@ impl World {
 pub(super) fn name(text: &str) -> AuthName {
     AuthName::parse(text).expect("a valid name")
 }
+
+/// Three OSDs and a pool with so many PGs; sessions of the admin and of OSD 0.
+fn with_pool(pg_num: u32) -> (World, SessionId, SessionId) {
+    let mut world = World::new(3);
+    world.boot_all(3);
+    let admin = world.connect(ADMIN);
+    let create = format!(r#"{{"prefix":"osd pool create","pool":"p","pg_num":{pg_num}}}"#);
+    assert_eq!(world.ask(admin, &create).map(|ack| ack.result), Some(0));
+    let osd = world.connect("osd.0");
+    (world, admin, osd)
+}

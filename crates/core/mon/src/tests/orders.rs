@@ -1,6 +1,6 @@
 //! Orders to the OSDs that lead PGs: each goes out with the command, or the command is refused; scrubs last until they are done.
 
-use super::{ADMIN, World};
+use super::{World, with_pool};
 use crate::FrontEvent;
 use crate::event::SessionId;
 use nacre_msg::stats::PgStat;
@@ -8,15 +8,6 @@ use nacre_msg::{Message, PgStats};
 use nacre_types::{Errno, OsdId, PgId, UTime};
 use std::collections::BTreeSet;
 use std::time::Duration;
-
-fn world_with_pool() -> (World, SessionId) {
-    let mut world = World::new(3);
-    world.boot_all(3);
-    let admin = world.connect(ADMIN);
-    let create = r#"{"prefix":"osd pool create","pool":"p","pg_num":16,"pgp_num":16}"#;
-    assert_eq!(world.ask(admin, create).map(|ack| ack.result), Some(0));
-    (world, admin)
-}
 
 /// PGs that an OSD was told to scrub, all data of them.
 fn scrubs(world: &mut World, session: SessionId) -> BTreeSet<PgId> {
@@ -30,7 +21,7 @@ fn scrubs(world: &mut World, session: SessionId) -> BTreeSet<PgId> {
 
 #[test]
 fn an_order_goes_to_osds_that_are_connected_or_is_refused() {
-    let (mut world, admin) = world_with_pool();
+    let (mut world, admin, _) = with_pool(16);
     let led = |world: &World, osd: OsdId| -> BTreeSet<PgId> {
         let pgs = (0..16).map(|seed| PgId::new(1, seed));
         pgs.filter(|pg| world.map().pg_to_up_acting(*pg).acting_primary == osd).collect()
@@ -96,7 +87,7 @@ impl Reports {
 
 #[test]
 fn a_scrub_is_ordered_again_of_whoever_comes_to_lead_until_it_is_done() {
-    let (mut world, admin) = world_with_pool();
+    let (mut world, admin, _) = with_pool(16);
     let pg = PgId::new(1, 0);
     let leader = world.map().pg_to_up_acting(pg).acting_primary;
     let other = (leader + 1) % 3;

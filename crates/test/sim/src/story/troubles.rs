@@ -1,6 +1,6 @@
 //! What goes wrong in a story.
 
-use super::{Flaw, Kind, Later, POOL, Story};
+use super::{Flaw, Kind, Later, POOL, Story, mappings};
 use crate::net::Wires;
 use crate::world::{Proc, Restored};
 use nacre_simdisk::Faults;
@@ -96,9 +96,7 @@ impl Story {
         let Some((code, map)) = self.code.zip(self.world.mon().map(|mon| mon.state().osd.map())) else {
             return false;
         };
-        let pg_num = map.pool(POOL).map_or(0, |pool| pool.pg_num);
-        let mut mappings = (0..pg_num).map(|seed| map.pg_to_up_acting(nacre_types::PgId::new(POOL, seed)));
-        mappings.any(|of_pg| {
+        mappings(map).any(|of_pg| {
             let others = of_pg.acting.iter().filter(|member| **member != osd && map.is_up(**member)).count();
             of_pg.acting_primary == osd && (others as u64) <= code.k
         })
