@@ -4,7 +4,7 @@
 #   make test   all tests: unit (with the fuzz targets over their seeds), simulation, interop with stock programs, and the
 #               external suites in the folder NACRE_SUITES if that is set
 #   make check  what a change must pass before anything else: formatting, lints, tidy, unit tests; under 3 minutes once built
-#   make ci     what CI runs: formatting, lints, tidy, then `make test`
+#   make ci     what CI runs: formatting, tidy, documentation, lints, then `make test`
 #   make head-to-head   the release build beside a real Ceph on this machine (bench/head-to-head), some 15 minutes
 #   make profile   makes bench/profile anew, which release builds are optimized by (bench/train)
 
@@ -57,7 +57,8 @@ else
 	@echo 'external suites skipped: NACRE_SUITES names no folder of them'
 endif
 
-ci: lint test
+ci:
+	$(CARGO) xtask ci
 
 lint:
 	$(CARGO) xtask lint

@@ -72,7 +72,7 @@ pub(crate) fn stored_epochs(store: &dyn ObjectStore) -> BTreeSet<Epoch> {
     stored_pages(store).map(|(key, _)| epoch_of(&key)).collect()
 }
 
-/// The newest maps that the store holds, at most [`MAPS_KEPT_MAX`], oldest first and without a gap: those before one that does not decode
+/// The newest maps that the store holds, at most `MAPS_KEPT_MAX`, oldest first and without a gap: those before one that does not decode
 /// are left out. No PG needs them, since whatever they changed for a PG was stored by it before the maps behind them.
 #[must_use]
 pub fn stored_maps(store: &dyn ObjectStore) -> Vec<Arc<OsdMap>> {

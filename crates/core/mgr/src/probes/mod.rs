@@ -1,7 +1,7 @@
 //! [`Probes`]: what small writes and reads of a real client tell of each pool: whether they are answered, and whether as fast as before.
 //!
-//! A pool is slow when half of its PGs, or one in twenty, take [`RATIO`] times as long as they did in the rounds before, and longer by
-//! [`MARGIN_US`], in two rounds one after the other. What it took while it was slow is not what later rounds are compared with. It fails when
+//! A pool is slow when half of its PGs, or one in twenty, take `RATIO` times as long as they did in the rounds before, and longer by
+//! `MARGIN_US`, in two rounds one after the other. What it took while it was slow is not what later rounds are compared with. It fails when
 //! a PG gives no answer in time, or a wrong one.
 
 mod hosts;

@@ -317,7 +317,7 @@ impl RecoveryThrottle {
     }
 
     /// Objects that a PG recovers at a time. Writes to them wait for them: while clients work, for one, whose parts follow
-    /// each other ([`RecoveryThrottle::parts_max`]).
+    /// each other (`parts_max`).
     #[must_use]
     pub fn objects_max(&self, now: Stamp) -> usize {
         if self.rate(now).is_some() { 1 } else { self.objects_max }

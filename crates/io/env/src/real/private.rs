@@ -92,7 +92,7 @@ pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     options().create(true).truncate(true).write(true).open(path)?.write_all(bytes)
 }
 
-/// As [`write`]; a loss of power leaves what the file held before, or all of `bytes`, and these once the call has returned.
+/// As [`write()`]; a loss of power leaves what the file held before, or all of `bytes`, and these once the call has returned.
 ///
 /// # Errors
 /// As `std::fs::write`.

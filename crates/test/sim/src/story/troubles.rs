@@ -194,7 +194,12 @@ impl Story {
                 let bits = 1 + self.below(20);
                 self.note(|| format!("{bits} bits rot at osd.{osd}"));
                 for _ in 0..bits {
-                    self.world.rot(osd);
+                    // The newest record of an erasure-coded pool may be all that tells of a write, as the README says.
+                    if self.code.is_some() {
+                        self.world.rot_beside_log(osd)
+                    } else {
+                        self.world.rot(osd)
+                    };
                 }
                 "rot"
             }

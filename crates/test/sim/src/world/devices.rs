@@ -4,7 +4,7 @@ use super::World;
 use super::node::{Drive, new_osd, store_options};
 use crate::kv::SimKv;
 use nacre_auth::CryptoKey;
-use nacre_blockstore::BlockStore;
+use nacre_blockstore::{BlockStore, SplitDisk};
 use nacre_simdisk::{Failing, Faults, Image, SimDevice};
 use nacre_store::{Completion, ObjectStore};
 use nacre_txn::{StoreToken, Transaction};
@@ -96,6 +96,13 @@ impl World {
     /// Flips a bit of what an OSD's device holds. False when it holds nothing.
     pub fn rot(&mut self, id: OsdId) -> bool {
         self.devices(id).any(|device| device.rot(0, self.device_bytes))
+    }
+
+    /// As [`World::rot`], but not of the store's log: whoever loses the newest record of that cannot tell it from one that was never
+    /// finished.
+    pub fn rot_beside_log(&mut self, id: OsdId) -> bool {
+        let log_end = SplitDisk::HEAD_BYTES + store_options().wal_bytes(self.device_bytes);
+        self.devices(id).any(|device| device.rot(log_end, self.device_bytes - log_end))
     }
 
     /// Puts a new store in the place of that of an OSD which does not run. Yields its id and the key it will use, both of which
