@@ -183,9 +183,10 @@ impl BlockStore {
     pub(crate) fn look_at_device(&mut self) {
         let tag = self.tag(Io::Probe, DeviceWork::Read, BLOCK);
         self.disk.read(Self::offset(PROBED_COPY), AlignedBuf::with_len(BLOCK), tag);
-        self.start_queued();
         let key = usize::try_from(tag.0).unwrap_or(usize::MAX);
-        while self.io.contains(key) {
+        // What is begun when it is done, such as a flush, may get its key, and is still to be given to the device.
+        while matches!(self.io.get(key), Some(UnderWay { io: Io::Probe, .. })) {
+            self.start_queued();
             self.disk.wait();
             self.poll_devices();
         }

@@ -21,7 +21,8 @@ const LONG_RECORD_BYTES: usize = 1 << 20;
 const LONG_INLINE_BYTES: usize = 128 << 10;
 /// Where a request more costs little, so much of a write travels in the record, and is written twice: docs/experiments/0013.
 const SHORT_INLINE_BYTES: usize = 8 << 10;
-/// And so many transactions must be under way for shorter ones to be placed together.
+/// And so many transactions must be under way for shorter ones to be placed together, where their data need no flush of their own:
+/// docs/experiments/0015.
 const PLACED_TOGETHER_MIN: usize = 8;
 /// A data device is that much slower than the log's when a durable write takes so many times as long: a spindle takes 8 ms where flash
 /// takes 0.1 ms.
@@ -111,7 +112,8 @@ impl Options {
     /// | --- | --- | --- |
     /// | where transactions become durable, a flush is expensive | up to 1 MiB | up to 128 KiB |
     /// | a spindle, or what is as slow, with a log on something faster | as it is | up to 128 KiB |
-    /// | all on one whose flush is cheap | as it is | up to 8 KiB, and none that is whole blocks while eight are under way |
+    /// | all on one whose flush is cheap | as it is | up to 8 KiB |
+    /// | all on one whose durable writes cost no more than others | as it is | the same, and none that is whole blocks while eight are under way |
     ///
     /// Where logs are short or memory is little, because there are many partitions, writes in records stay as they are, too: a long one may
     /// have an eighth of either.
@@ -126,9 +128,11 @@ impl Options {
         if has_room && (must_flush || devices.is_log_much_faster()) {
             self.inline_bytes_max = LONG_INLINE_BYTES;
         }
-        let flush_is_cheap = devices.data.report.is_some_and(|report| !report.flush_is_expensive());
-        if devices.log.is_none() && flush_is_cheap {
+        let report = devices.data.report.filter(|_| devices.log.is_none());
+        if report.is_some_and(|report| !report.flush_is_expensive()) {
             self.inline_bytes_max = SHORT_INLINE_BYTES;
+        }
+        if report.is_some_and(|report| !report.flush_counts()) {
             self.placed_together_min = Some(PLACED_TOGETHER_MIN);
         }
         self
@@ -203,6 +207,20 @@ mod tests {
         let on_one = Options::default().on_device(&report(1500, 1500));
         assert_eq!((on_one.record_bytes_max, on_one.inline_bytes_max), (1 << 20, 128 << 10));
         assert_eq!(on_one.placed_together_min, None, "each would be one more to be flushed");
+    }
+
+    #[test]
+    fn short_writes_are_placed_where_durability_costs_nothing() {
+        let placed = |durable_us, flush_us| {
+            Options::default().on_device(&report(durable_us, flush_us)).placed_together_min
+        };
+        assert_eq!(placed(20, 5), Some(PLACED_TOGETHER_MIN));
+        assert_eq!(placed(25, 30), Some(PLACED_TOGETHER_MIN));
+        assert_eq!(placed(60, 5), Some(PLACED_TOGETHER_MIN), "nothing is volatile");
+        assert_eq!(placed(26, 30), None, "a turn's data would be flushed, and its record again");
+        let on_two =
+            KnownDevices { log: Some(device(20, 5, None)), data: device(20, 5, None), log_bytes: LOG_BYTES };
+        assert_eq!(Options::default().on_devices(&on_two).placed_together_min, None);
     }
 
     #[test]

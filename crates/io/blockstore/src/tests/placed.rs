@@ -17,13 +17,13 @@ const MANY: u64 = 32;
 const CRASHING_SEEDS: u64 = 40;
 const CRASHES: u64 = 8;
 
-/// As on flash.
+/// As on flash that keeps what it has when power goes.
 fn options() -> Options {
     let cost = |us| Cost { median: Duration::from_micros(us), best: Duration::from_micros(us) };
     let report = DeviceReport {
         driver: "simulated",
         size_bytes: 64 << 20,
-        durable_write: cost(60),
+        durable_write: cost(20),
         cached_write: cost(20),
         flush: cost(30),
         read: cost(80),

@@ -51,9 +51,20 @@ impl DeviceReport {
     /// gains most from writing many records at once.
     #[must_use]
     pub fn flush_is_expensive(&self) -> bool {
-        let added = self.durable_write.best.saturating_sub(self.cached_write.best);
-        // Where either is cheap nothing volatile is emptied: the other one met a neighbour's work.
-        added.min(self.flush.best) > CHEAP_FLUSH_MAX
+        self.durable_adds() > CHEAP_FLUSH_MAX
+    }
+
+    /// Whether making a write durable costs a part of the write that counts, a quarter: something volatile is emptied each time, however
+    /// quickly. Such a device gains from each durable write that it is spared.
+    #[must_use]
+    pub fn flush_counts(&self) -> bool {
+        self.durable_adds() > self.cached_write.best / 4
+    }
+
+    /// What durability adds to a write. Where either of two figures is small nothing volatile is emptied: the other one met a neighbour's
+    /// work.
+    fn durable_adds(&self) -> Duration {
+        self.durable_write.best.saturating_sub(self.cached_write.best).min(self.flush.best)
     }
 }
 
