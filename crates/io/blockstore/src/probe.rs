@@ -132,7 +132,7 @@ impl Options {
         if report.is_some_and(|report| !report.flush_is_expensive()) {
             self.inline_bytes_max = SHORT_INLINE_BYTES;
         }
-        if report.is_some_and(|report| !report.flush_counts()) {
+        if report.is_some_and(|report| !report.durable_costs_more()) {
             self.placed_together_min = Some(PLACED_TOGETHER_MIN);
         }
         self

@@ -54,10 +54,10 @@ impl DeviceReport {
         self.durable_adds() > CHEAP_FLUSH_MAX
     }
 
-    /// Whether making a write durable costs a part of the write that counts, a quarter: something volatile is emptied each time, however
-    /// quickly. Such a device gains from each durable write that it is spared.
+    /// Whether a durable write costs more than another, by a quarter at least: something volatile is emptied each time, however quickly.
+    /// Such a device gains from each durable write that it is spared.
     #[must_use]
-    pub fn flush_counts(&self) -> bool {
+    pub fn durable_costs_more(&self) -> bool {
         self.durable_adds() > self.cached_write.best / 4
     }
 
