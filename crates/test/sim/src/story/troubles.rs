@@ -2,7 +2,7 @@
 
 use super::{Flaw, Kind, Later, POOL, Story, mappings};
 use crate::net::Wires;
-use crate::world::{Proc, Restored};
+use crate::world::{Proc, Restored, World};
 use nacre_simdisk::Faults;
 use nacre_types::OsdId;
 use std::time::Duration;
@@ -193,13 +193,10 @@ impl Story {
             _ => {
                 let bits = 1 + self.below(20);
                 self.note(|| format!("{bits} bits rot at osd.{osd}"));
+                // Of an erasure-coded pool the log's newest record may be all that tells of a write, as the README says.
+                let rot = if self.code.is_some() { World::rot_beside_log } else { World::rot };
                 for _ in 0..bits {
-                    // The newest record of an erasure-coded pool may be all that tells of a write, as the README says.
-                    if self.code.is_some() {
-                        self.world.rot_beside_log(osd)
-                    } else {
-                        self.world.rot(osd)
-                    };
+                    rot(&mut self.world, osd);
                 }
                 "rot"
             }
