@@ -7,11 +7,12 @@
 //! ```text
 //!            read, or written by a checkpoint
 //!                          v
-//!   used again <->  unpacked, a quarter  -- least used -->  packed, the rest  -- least used -->  in the KV store only
-//!                          ^-------------- used -----------------'
+//!   used again <->  unpacked, an eighth  -- least used -->  packed, the rest  -- least used -->  in the KV store only
+//!                          ^---- used: a copy, the packed stays ----'
 //! ```
 //!
-//! A record is in one of the two, or in none.
+//! Where more objects are used than have room unpacked, each is unpacked once for each use: so it stays packed beside that, and the copy
+//! is let go of in the end where else it would be packed anew. It is packed when it goes only where it was not so before.
 
 use crate::block_page;
 use crate::blocks::INLINE_PAGE;
@@ -25,7 +26,7 @@ use nacre_buf::Bytes;
 use std::sync::Arc;
 
 /// Of the limit, what is for unpacked records.
-const UNPACKED_DIVISOR: usize = 4;
+const UNPACKED_DIVISOR: usize = 8;
 
 /// Number of the object, and of the page; [`INLINE_PAGE`] for its own record.
 type RecordKey = (u64, u32);
@@ -82,6 +83,19 @@ fn blocks_of(page: Option<&Page>) -> Option<PageBlocks> {
     (page.in_memory() == 0).then(|| page.iter(0).filter_map(|(at, slot)| Some((at, slot.place()?))).collect())
 }
 
+/// A record as it is used, and whether it was unpacked from one that was packed.
+#[derive(Clone, Debug)]
+struct Unpacked {
+    record: Record,
+    is_copy: bool,
+}
+
+impl Weigh for Unpacked {
+    fn weight(&self) -> usize {
+        self.record.weight()
+    }
+}
+
 /// Whether a record that was found is likely to be asked for again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Keep {
@@ -92,7 +106,7 @@ pub(crate) enum Keep {
 /// A page is here only while it is with no object that was changed: see [`crate::blocks`].
 #[derive(Debug)]
 pub(crate) struct CleanRecords {
-    unpacked: Clock<RecordKey, Record>,
+    unpacked: Clock<RecordKey, Unpacked>,
     packed: Clock<RecordKey, Box<[u8]>>,
 }
 
@@ -112,11 +126,7 @@ impl CleanRecords {
     /// Takes a step towards the limit, if it was lowered.
     pub(crate) fn tidy(&mut self) {
         let packed = &mut self.packed;
-        self.unpacked.tidy(|key, record| {
-            if let Some(bytes) = record.pack() {
-                packed.insert(key, bytes, |_, _| ());
-            }
-        });
+        self.unpacked.tidy(|key, unpacked| keep_packed(packed, key, &unpacked));
         packed.tidy(|_, _| ());
     }
 
@@ -141,8 +151,9 @@ impl CleanRecords {
     /// The object's own record, which is not clean any more; its pages stay.
     pub(crate) fn take_onode(&mut self, object: u64) -> Option<Arc<Onode>> {
         let key = (object, INLINE_PAGE);
-        let unpacked = self.unpacked.remove(&key);
-        match unpacked.or_else(|| Record::unpack(key, self.packed.remove(&key)?))? {
+        let (unpacked, packed) = (self.unpacked.remove(&key), self.packed.remove(&key));
+        let unpacked = unpacked.map(|unpacked| unpacked.record);
+        match unpacked.or_else(|| Record::unpack(key, packed?))? {
             Record::Own(onode) => Some(onode),
             Record::Page(_) => None,
         }
@@ -176,19 +187,20 @@ impl CleanRecords {
         self.unpacked.bytes() + self.packed.bytes()
     }
 
-    /// Objects' own records as the KV store is to have them, by number, in no order.
+    /// Objects' own records as the KV store is to have them, by number, in no order; some of them twice.
     pub(crate) fn own(&self) -> impl Iterator<Item = (u64, Box<[u8]>)> {
-        let unpacked = self.unpacked.iter().filter_map(|(key, record)| Some((key, record.pack()?)));
+        let unpacked =
+            self.unpacked.iter().filter_map(|(key, unpacked)| Some((key, unpacked.record.pack()?)));
         let packed = self.packed.iter().map(|(key, bytes)| (key, bytes.clone()));
         let own = unpacked.chain(packed).filter(|((_, number), _)| *number == INLINE_PAGE);
         own.map(|((object, _), bytes)| (*object, bytes))
     }
 
-    /// The pages with their objects and numbers, in no order.
+    /// The pages with their objects and numbers, likewise.
     pub(crate) fn pages(&self) -> impl Iterator<Item = (RecordKey, Arc<Page>)> {
         let packed =
             self.packed.iter().filter_map(|(key, bytes)| Some((*key, Record::unpack(*key, bytes.clone())?)));
-        let unpacked = self.unpacked.iter().map(|(key, record)| (*key, record.clone()));
+        let unpacked = self.unpacked.iter().map(|(key, unpacked)| (*key, unpacked.record.clone()));
         unpacked.chain(packed).filter_map(|(key, record)| match record {
             Record::Page(page) => Some((key, page)),
             Record::Own(_) => None,
@@ -196,35 +208,38 @@ impl CleanRecords {
     }
 
     fn find(&mut self, key: RecordKey, keep: Keep) -> Option<Record> {
-        if let Some(record) = self.unpacked.get(&key) {
-            return Some(record);
+        if let Some(unpacked) = self.unpacked.get(&key) {
+            return Some(unpacked.record);
         }
-        if keep == Keep::No {
-            return Record::unpack(key, self.packed.get(&key)?);
+        let record = Record::unpack(key, self.packed.get(&key)?)?;
+        if keep == Keep::Yes {
+            self.keep(key, Unpacked { record: record.clone(), is_copy: true });
         }
-        let record = Record::unpack(key, self.packed.remove(&key)?)?;
-        self.unpack(key, record.clone());
         Some(record)
     }
 
     fn insert(&mut self, key: RecordKey, record: Record) {
         self.packed.remove(&key);
-        self.unpack(key, record);
+        self.keep(key, Unpacked { record, is_copy: false });
     }
 
-    /// Keeps a record that is not among the packed ones; what goes in its place is packed.
-    fn unpack(&mut self, key: RecordKey, record: Record) {
+    fn keep(&mut self, key: RecordKey, unpacked: Unpacked) {
         let packed = &mut self.packed;
-        self.unpacked.insert(key, record, |key, record| {
-            if let Some(bytes) = record.pack() {
-                packed.insert(key, bytes, |_, _| ());
-            }
-        });
+        self.unpacked.insert(key, unpacked, |key, unpacked| keep_packed(packed, key, &unpacked));
     }
 
     fn forget(&mut self, key: &RecordKey) {
         self.unpacked.remove(key);
         self.packed.remove(key);
+    }
+}
+
+/// What becomes of an unpacked record that goes.
+fn keep_packed(packed: &mut Clock<RecordKey, Box<[u8]>>, key: RecordKey, unpacked: &Unpacked) {
+    if !unpacked.is_copy
+        && let Some(bytes) = unpacked.record.pack()
+    {
+        packed.insert(key, bytes, |_, _| ());
     }
 }
 
@@ -284,13 +299,34 @@ mod tests {
             found += 1;
         }
         assert!(found > 500, "{found} found");
-        // What was used last is unpacked, and there once.
-        let keys = clean.unpacked.iter().map(|(key, _)| *key).chain(clean.packed.iter().map(|(key, _)| *key));
-        let mut keys: Vec<RecordKey> = keys.collect();
-        let count = keys.len();
-        keys.sort_unstable();
-        keys.dedup();
-        assert_eq!(keys.len(), count);
+        // What was used last is unpacked, and is the same as what is packed.
+        let (mut copies, mut last) = (0, 0);
+        for (key, unpacked) in clean.unpacked.iter() {
+            last = last.max(key.0);
+            let Some(packed) = clean.packed.iter().find_map(|(other, bytes)| (other == key).then_some(bytes))
+            else {
+                continue;
+            };
+            assert!(unpacked.is_copy && unpacked.record.pack().as_ref() == Some(packed), "{key:?}");
+            copies += 1;
+        }
+        assert!(copies > 50 && last == 1999, "{copies} copies, {last}");
+    }
+
+    #[test]
+    fn what_is_used_once_and_again_is_packed_once() {
+        let mut clean = CleanRecords::new(1 << 20);
+        (0..1000).for_each(|id| clean.keep_onode(id, object(id)));
+        let packed =
+            |clean: &CleanRecords| clean.packed.iter().map(|(key, bytes)| (*key, bytes.as_ptr())).collect();
+        let before: std::collections::BTreeMap<RecordKey, *const u8> = packed(&clean);
+        assert!(before.len() > 500);
+        for id in 0..1000 {
+            assert_eq!(clean.onode(id).map(|onode| text(&onode)), Some(text(&object(id))));
+        }
+        let after = packed(&clean);
+        assert!(before.iter().all(|(key, bytes)| after.get(key) == Some(bytes)), "in the same place");
+        assert!(clean.bytes() <= 1 << 20);
     }
 
     #[test]

@@ -257,10 +257,9 @@ impl Table {
 
     /// The number of the object with the name under this key, if there is one, as far as memory knows.
     fn id_in_memory(&self, key: &Bytes) -> Option<Option<u64>> {
-        match self.pairs.get(key.as_ref()) {
-            Some(value) => Some(value.and_then(|value| self.decode_id(value))),
-            None => self.clean_names.borrow().get(key.as_ref()),
-        }
+        // A name that was changed is not among the clean ones: so these may be asked first, which is the quicker look.
+        let clean = self.clean_names.borrow().get(key.as_ref());
+        clean.or_else(|| Some(self.pairs.get(key.as_ref())?.and_then(|value| self.decode_id(value))))
     }
 
     fn id_at(&self, key: &Bytes) -> Option<u64> {

@@ -140,7 +140,7 @@ impl RedbKv {
         let opened = Opened::open(&place, options, Arc::clone(&progress))?;
         let database = RwLock::new(Some(opened));
         let (fenced, was_full) = (AtomicBool::new(false), AtomicBool::new(false));
-        let (waits, commits) = (Waits::new(), AtomicU64::new(0));
+        let (waits, commits) = (Waits::default(), AtomicU64::new(0));
         let core = Arc::new(Core { place, options, database, fenced, was_full, progress, waits, commits });
         let (snapshot, warmer) = (RefCell::default(), Warmer::new()?);
         Ok(Self { snapshot, core, background, warmer, readers: Arc::new(()) })
@@ -388,7 +388,7 @@ impl Core {
 
     fn look(&self, table: &Snapshot, key: &[u8]) -> Result<Option<Bytes>, redb::Error> {
         let get = || Ok(table.get(key)?.map(|value| Bytes::copy_from_slice(value.value())));
-        self.waits.measured(get)
+        self.waits.noted(get)
     }
 }
 

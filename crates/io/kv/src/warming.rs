@@ -1,5 +1,5 @@
 //! [`Warmer`]: reads keys of a store's file in the background, so that whoever asks for them next need not wait for the device. [`Waits`]
-//! knows whether that pays: out of memory a look takes 3 to 10 us, and two switches of threads take as long.
+//! knows whether that pays: out of memory, the system's as well, a look takes 3 to 10 us, and two switches of threads take as long.
 //!
 //! ```text
 //!  commits of the file   n |                       | n + 1
@@ -10,51 +10,38 @@
 use crate::background::Background;
 use crate::{Follow, KvCompletion, KvError, KvTag, Warmed};
 use bytes::Bytes;
-use nacre_env::{Clock, RealClock};
+use nacre_env::real::waited_reads;
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::time::Duration;
 
 /// Looks that wait for the device at a time, at most.
 const THREADS: usize = 4;
-/// A look at one key that takes longer has waited for the device. Scans are not measured: a long one takes as long out of memory.
-const QUICK: Duration = Duration::from_micros(50);
 /// Looks after which it is decided anew whether many do.
 const LOOKS: u32 = 1000;
 /// Of them, as many as are many.
 const WAITED_MIN: u32 = LOOKS / 100;
 
-/// How often looks wait for the device, by all threads' looks of late.
-#[derive(Debug)]
+/// How often looks at one key wait for the device, by all threads' looks of late. Scans do not count, which wait for many pages at once.
+#[derive(Debug, Default)]
 pub(crate) struct Waits {
-    clock: RealClock,
     looks: AtomicU32,
     waited: AtomicU32,
     are_frequent: AtomicBool,
 }
 
 impl Waits {
-    pub(crate) fn new() -> Self {
-        Self {
-            clock: RealClock::start(),
-            looks: AtomicU32::new(0),
-            waited: AtomicU32::new(0),
-            are_frequent: AtomicBool::new(false),
-        }
-    }
-
-    /// Measures a look.
-    pub(crate) fn measured<R>(&self, look: impl FnOnce() -> R) -> R {
-        let begun = self.clock.now();
+    /// Takes note of a look.
+    pub(crate) fn noted<R>(&self, look: impl FnOnce() -> R) -> R {
+        let before = waited_reads();
         let found = look();
-        self.note(self.clock.now().since(begun));
+        self.note(waited_reads() > before);
         found
     }
 
     /// Counts of threads that look at the same time may be off by a few.
-    fn note(&self, took: Duration) {
-        if took > QUICK && self.waited.fetch_add(1, Ordering::Relaxed) + 1 >= WAITED_MIN {
+    fn note(&self, has_waited: bool) {
+        if has_waited && self.waited.fetch_add(1, Ordering::Relaxed) + 1 >= WAITED_MIN {
             self.are_frequent.store(true, Ordering::Relaxed);
         }
         // One thread sees that; others may have looked since, and are not counted.
@@ -157,23 +144,23 @@ impl Warmer {
 mod tests {
     use super::*;
 
-    fn note(waits: &Waits, looks: u32, micros: u64) {
-        (0..looks).for_each(|_| waits.note(Duration::from_micros(micros)));
+    fn note(waits: &Waits, looks: u32, have_waited: bool) {
+        (0..looks).for_each(|_| waits.note(have_waited));
     }
 
     #[test]
     fn one_of_a_hundred_looks_that_waits_is_often_enough() {
-        let waits = Waits::new();
-        note(&waits, 5 * LOOKS, 7);
-        note(&waits, WAITED_MIN - 1, 100);
+        let waits = Waits::default();
+        note(&waits, 5 * LOOKS, false);
+        note(&waits, WAITED_MIN - 1, true);
         assert!(!waits.are_frequent());
-        note(&waits, 1, 100);
+        note(&waits, 1, true);
         assert!(waits.are_frequent(), "without waiting for the others");
-        note(&waits, 2 * LOOKS, 7);
+        note(&waits, 2 * LOOKS, false);
         assert!(!waits.are_frequent());
         for _ in 0..5 * LOOKS / 50 {
-            note(&waits, 49, 7);
-            note(&waits, 1, 8000);
+            note(&waits, 49, false);
+            note(&waits, 1, true);
         }
         assert!(waits.are_frequent(), "two of a hundred");
     }

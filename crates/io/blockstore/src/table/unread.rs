@@ -94,7 +94,9 @@ impl Table {
         let mut wrong = Vec::new();
         for (key, id) in self.clean_names.borrow().iter() {
             let stored = self.note(self.kv.get(key)).flatten().and_then(|value| self.decode_id(&value));
-            if self.pairs.get(key.as_ref()).is_none() && stored != *id {
+            if let Some(changed) = self.pairs.get(key.as_ref()) {
+                wrong.push(format!("the name {key:02x?} is taken for {id:?}, and changed to {changed:02x?}"));
+            } else if stored != *id {
                 wrong.push(format!("the name {key:02x?} is taken for {id:?}, and stored for {stored:?}"));
             }
         }

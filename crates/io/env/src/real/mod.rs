@@ -3,6 +3,7 @@
 mod disk;
 mod line_log;
 mod net;
+mod page_cache;
 pub mod private;
 mod timex;
 mod unix;
@@ -13,5 +14,6 @@ pub use disk::{
 };
 pub use line_log::LineLog;
 pub use net::RealNet;
+pub use page_cache::{read_exact_at, waited_reads};
 pub use timex::{ClockState, clock_state};
 pub use unix::{UNIX_PATH_BYTES_MAX, listen_private};

@@ -3,6 +3,7 @@
 
 use super::file::{DeviceFile, OpenError, open_again};
 use super::{DriverChoice, RealDisk, sys};
+use crate::real::page_cache::read_exact_at;
 use crate::{File, FileRoom};
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
@@ -108,7 +109,7 @@ impl File for DeviceView {
     }
 
     fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
-        self.file.read_exact_at(out, offset)
+        read_exact_at(&self.file, out, offset)
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {

@@ -15,6 +15,7 @@ mod work_queue;
 
 pub use file::OpenError;
 pub use held::{DeviceView, HeldDevice};
+pub(super) use sys::read_cached;
 pub use sys::{EventFd, reserve, room, write_back};
 pub use system_device::SystemDevice;
 

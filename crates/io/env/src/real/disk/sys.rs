@@ -57,6 +57,17 @@ pub(super) fn write_at(
     transferred(unsafe { libc::pwritev2(fd, slices.as_ptr().cast(), count, offset, flags) })
 }
 
+/// Reads what the page cache has of the beginning of a range, without waiting for the device: gives its length.
+///
+/// # Errors
+/// `WouldBlock` where it has nothing of it, and what preadv2(2) says, of file systems that do not tell, too.
+pub(in crate::real) fn read_cached(file: BorrowedFd<'_>, offset: u64, out: &mut [u8]) -> io::Result<usize> {
+    let part = libc::iovec { iov_base: out.as_mut_ptr().cast(), iov_len: out.len() };
+    let (fd, offset) = (file.as_raw_fd(), position(offset)?);
+    // SAFETY: the kernel writes into `out`, as many bytes as it has, and both outlive the call.
+    transferred(unsafe { libc::preadv2(fd, &raw const part, 1, offset, libc::RWF_NOWAIT) })
+}
+
 /// Has the system write all that it holds of a file to the device, and waits until it is there. Says nothing about loss of
 /// power: for callers that sync later and do not want all of it to go at once then.
 ///

@@ -1,0 +1,90 @@
+//! Reads of files through the page cache that know whether they waited for the device. How long a read took does not say it: where more
+//! threads want to run than there are processors, one of a hundred is interrupted as well.
+
+use super::disk::read_cached;
+use std::cell::Cell;
+use std::fs::File;
+use std::io::{self, ErrorKind};
+use std::os::fd::AsFd;
+use std::os::unix::fs::FileExt;
+use std::time::{Duration, Instant};
+
+/// Where the system does not tell, a read that takes longer has waited.
+const QUICK: Duration = Duration::from_micros(50);
+
+thread_local! {
+    static WAITED: Cell<u64> = const { Cell::new(0) };
+}
+
+/// Reads of this thread by [`read_exact_at`] that waited for a device.
+#[must_use]
+pub fn waited_reads() -> u64 {
+    WAITED.get()
+}
+
+/// Fills `out` with what a file has at `offset`.
+///
+/// # Errors
+/// When the device fails, or the file is too short.
+pub fn read_exact_at(file: &File, out: &mut [u8], offset: u64) -> io::Result<()> {
+    let has_waited = match read_cached(file.as_fd(), offset, out) {
+        Ok(bytes) if bytes == out.len() => return Ok(()),
+        // A part: the rest is on the device, or behind the file's end, where it is asked for again.
+        Ok(_) => true,
+        Err(error) if error.kind() == ErrorKind::WouldBlock => true,
+        Err(_) => false,
+    };
+    let begun = Instant::now();
+    file.read_exact_at(out, offset)?;
+    if has_waited || begun.elapsed() > QUICK {
+        WAITED.set(WAITED.get() + 1);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Command;
+
+    /// Has the system forget what it keeps of a file.
+    fn forget(path: &str) {
+        let of = format!("if={path}");
+        let status = Command::new("dd").args([&of, "iflag=nocache", "count=0", "status=none"]).status();
+        assert!(status.expect("coreutils").success());
+    }
+
+    #[test]
+    fn a_read_that_waits_for_the_device_counts_and_one_out_of_memory_does_not() {
+        // Beside the build, which is on a disk; the system's folder for temporary files often is not.
+        let folder = std::env::current_exe().expect("a path").parent().expect("a folder").to_owned();
+        let path = format!("{}/page-cache-{}", folder.display(), std::process::id());
+        std::fs::write(&path, [7; 8192]).expect("room");
+        let file = File::open(&path).expect("it is there");
+        file.sync_all().expect("a healthy device");
+        let read = |offset| {
+            let mut page = [0; 4096];
+            let (before, outcome) = (waited_reads(), read_exact_at(&file, &mut page, offset));
+            outcome.map(|()| (page[0], waited_reads() - before))
+        };
+        let is_told = !matches!(read_cached(file.as_fd(), 0, &mut [0; 1]),
+            Err(error) if error.kind() != ErrorKind::WouldBlock);
+        let outcomes = (0..100).map(|_| {
+            let kept = read(4096).expect("there");
+            forget(&path);
+            (kept, read(4096).expect("there"))
+        });
+        let outcomes: Vec<_> = outcomes.collect();
+        let behind = read(8000).map_err(|error| error.kind());
+        std::fs::remove_file(&path).expect("it was there");
+        assert_eq!(behind, Err(ErrorKind::UnexpectedEof));
+        if !is_told {
+            return;
+        }
+        // Memory may run short between any two reads, and somebody else may read the file.
+        let count =
+            |of: fn(&((u8, u64), (u8, u64))) -> bool| outcomes.iter().filter(|outcome| of(outcome)).count();
+        assert!(count(|(kept, _)| *kept == (7, 0)) >= 90, "{outcomes:?}");
+        assert!(count(|(_, forgotten)| *forgotten == (7, 1)) >= 90, "{outcomes:?}");
+    }
+}
