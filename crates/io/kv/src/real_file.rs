@@ -1,13 +1,13 @@
 //! [`RealFile`]: a database's file in a file system of this machine.
 
-use nacre_env::real::{private, read_exact_at, reserve, room, write_back};
+use nacre_env::real::{private, read_cached_first, reserve, room, write_back};
 use nacre_env::{Clock, File, FileRoom, RealClock};
 use nacre_types::Stamp;
 use redb::backends::FileBackend;
 use redb::{DatabaseError, StorageBackend};
-use std::fs::{self, OpenOptions};
+use std::fs::OpenOptions;
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -20,7 +20,7 @@ const ROOM_HOLDS: Duration = Duration::from_millis(500);
 pub(crate) struct RealFile {
     backend: FileBackend,
     /// The same open file.
-    same: fs::File,
+    descriptor: OwnedFd,
     clock: RealClock,
     room: Mutex<Option<(Stamp, FileRoom)>>,
 }
@@ -33,9 +33,9 @@ impl RealFile {
 
     pub(crate) fn open_as(path: &Path, how: &OpenOptions) -> Result<Self, DatabaseError> {
         let file = how.open(path)?;
-        let same = file.try_clone()?;
+        let descriptor = file.try_clone()?.into();
         let backend = FileBackend::new(file)?;
-        Ok(Self { backend, same, clock: RealClock::start(), room: Mutex::default() })
+        Ok(Self { backend, descriptor, clock: RealClock::start(), room: Mutex::default() })
     }
 
     /// What locks the file, as redb wants it.
@@ -44,7 +44,7 @@ impl RealFile {
     }
 
     fn look(&self) -> io::Result<FileRoom> {
-        room(self.same.as_fd())
+        room(self.descriptor.as_fd())
     }
 }
 
@@ -54,7 +54,7 @@ impl File for RealFile {
     }
 
     fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
-        read_exact_at(&self.same, out, offset)
+        read_cached_first(self.descriptor.as_fd(), offset, out, |out| self.backend.read(offset, out))
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
@@ -70,7 +70,7 @@ impl File for RealFile {
     }
 
     fn write_back(&self) -> io::Result<()> {
-        write_back(self.same.as_fd())
+        write_back(self.descriptor.as_fd())
     }
 
     fn reserve(&self, bytes: u64) -> io::Result<()> {
@@ -78,7 +78,7 @@ impl File for RealFile {
         match bytes {
             // What lies behind the end goes.
             0 => self.backend.set_len(length),
-            _ => reserve(self.same.as_fd(), length, bytes),
+            _ => reserve(self.descriptor.as_fd(), length, bytes),
         }
     }
 

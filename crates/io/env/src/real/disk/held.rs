@@ -2,8 +2,8 @@
 //! for a database in a region of it.
 
 use super::file::{DeviceFile, OpenError, open_again};
+use super::page_cache::read_cached_first;
 use super::{DriverChoice, RealDisk, sys};
-use crate::real::page_cache::read_exact_at;
 use crate::{File, FileRoom};
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
@@ -109,7 +109,7 @@ impl File for DeviceView {
     }
 
     fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
-        read_exact_at(&self.file, out, offset)
+        read_cached_first(self.file.as_fd(), offset, out, |out| self.file.read_exact_at(out, offset))
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {

@@ -7,6 +7,7 @@ mod file;
 mod held;
 mod identity;
 mod op;
+mod page_cache;
 mod ring;
 mod sys;
 mod system_device;
@@ -15,7 +16,7 @@ mod work_queue;
 
 pub use file::OpenError;
 pub use held::{DeviceView, HeldDevice};
-pub(super) use sys::read_cached;
+pub use page_cache::{read_cached_first, waited_reads};
 pub use sys::{EventFd, reserve, room, write_back};
 pub use system_device::SystemDevice;
 

@@ -61,7 +61,7 @@ pub(super) fn write_at(
 ///
 /// # Errors
 /// `WouldBlock` where it has nothing of it, and what preadv2(2) says, of file systems that do not tell, too.
-pub(in crate::real) fn read_cached(file: BorrowedFd<'_>, offset: u64, out: &mut [u8]) -> io::Result<usize> {
+pub(super) fn read_cached(file: BorrowedFd<'_>, offset: u64, out: &mut [u8]) -> io::Result<usize> {
     let part = libc::iovec { iov_base: out.as_mut_ptr().cast(), iov_len: out.len() };
     let (fd, offset) = (file.as_raw_fd(), position(offset)?);
     // SAFETY: the kernel writes into `out`, as many bytes as it has, and both outlive the call.

@@ -1,12 +1,10 @@
 //! Reads of files through the page cache that know whether they waited for the device. How long a read took does not say it: where more
 //! threads want to run than there are processors, one of a hundred is interrupted as well.
 
-use super::disk::read_cached;
+use super::sys::read_cached;
 use std::cell::Cell;
-use std::fs::File;
 use std::io::{self, ErrorKind};
-use std::os::fd::AsFd;
-use std::os::unix::fs::FileExt;
+use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
 /// Where the system does not tell, a read that takes longer has waited.
@@ -16,18 +14,23 @@ thread_local! {
     static WAITED: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Reads of this thread by [`read_exact_at`] that waited for a device.
+/// Reads of this thread by [`read_cached_first`] that waited for a device.
 #[must_use]
 pub fn waited_reads() -> u64 {
     WAITED.get()
 }
 
-/// Fills `out` with what a file has at `offset`.
+/// Fills `out` with what a file has at `offset`: by `read`, which does the same, where the page cache does not have all of it.
 ///
 /// # Errors
-/// When the device fails, or the file is too short.
-pub fn read_exact_at(file: &File, out: &mut [u8], offset: u64) -> io::Result<()> {
-    let has_waited = match read_cached(file.as_fd(), offset, out) {
+/// Those of `read`.
+pub fn read_cached_first(
+    file: BorrowedFd<'_>,
+    offset: u64,
+    out: &mut [u8],
+    read: impl FnOnce(&mut [u8]) -> io::Result<()>,
+) -> io::Result<()> {
+    let has_waited = match read_cached(file, offset, out) {
         Ok(bytes) if bytes == out.len() => return Ok(()),
         // A part: the rest is on the device, or behind the file's end, where it is asked for again.
         Ok(_) => true,
@@ -35,7 +38,7 @@ pub fn read_exact_at(file: &File, out: &mut [u8], offset: u64) -> io::Result<()>
         Err(_) => false,
     };
     let begun = Instant::now();
-    file.read_exact_at(out, offset)?;
+    read(out)?;
     if has_waited || begun.elapsed() > QUICK {
         WAITED.set(WAITED.get() + 1);
     }
@@ -45,6 +48,9 @@ pub fn read_exact_at(file: &File, out: &mut [u8], offset: u64) -> io::Result<()>
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs::File;
+    use std::os::fd::AsFd;
+    use std::os::unix::fs::FileExt;
     use std::process::Command;
 
     /// Has the system forget what it keeps of a file.
@@ -64,17 +70,25 @@ mod tests {
         file.sync_all().expect("a healthy device");
         let read = |offset| {
             let mut page = [0; 4096];
-            let (before, outcome) = (waited_reads(), read_exact_at(&file, &mut page, offset));
+            let by_cache = |page: &mut [u8]| {
+                read_cached_first(file.as_fd(), offset, page, |page| file.read_exact_at(page, offset))
+            };
+            let (before, outcome) = (waited_reads(), by_cache(&mut page));
             outcome.map(|()| (page[0], waited_reads() - before))
         };
         let is_told = !matches!(read_cached(file.as_fd(), 0, &mut [0; 1]),
             Err(error) if error.kind() != ErrorKind::WouldBlock);
-        let outcomes = (0..100).map(|_| {
-            let kept = read(4096).expect("there");
+        let (mut kept, mut forgotten) = (0, 0);
+        for _ in 0..100 {
+            let waited_for = |expected| {
+                let (byte, waited) = read(4096).expect("there");
+                assert_eq!(byte, 7);
+                u32::from(waited == expected)
+            };
+            kept += waited_for(0);
             forget(&path);
-            (kept, read(4096).expect("there"))
-        });
-        let outcomes: Vec<_> = outcomes.collect();
+            forgotten += waited_for(1);
+        }
         let behind = read(8000).map_err(|error| error.kind());
         std::fs::remove_file(&path).expect("it was there");
         assert_eq!(behind, Err(ErrorKind::UnexpectedEof));
@@ -82,9 +96,6 @@ mod tests {
             return;
         }
         // Memory may run short between any two reads, and somebody else may read the file.
-        let count =
-            |of: fn(&((u8, u64), (u8, u64))) -> bool| outcomes.iter().filter(|outcome| of(outcome)).count();
-        assert!(count(|(kept, _)| *kept == (7, 0)) >= 90, "{outcomes:?}");
-        assert!(count(|(_, forgotten)| *forgotten == (7, 1)) >= 90, "{outcomes:?}");
+        assert!(kept >= 90 && forgotten >= 90, "{kept} and {forgotten} of 100");
     }
 }
