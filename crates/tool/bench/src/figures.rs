@@ -24,10 +24,11 @@ pub(crate) enum Metric {
     DeviceBytes,
     ClientCpuUs,
     ClientSwitches,
+    MachineCpuUs,
 }
 
 impl Metric {
-    pub(crate) const ALL: [Self; 16] = [
+    pub(crate) const ALL: [Self; 17] = [
         Self::Iops,
         Self::BytesPerS,
         Self::MeanUs,
@@ -44,6 +45,7 @@ impl Metric {
         Self::DeviceBytes,
         Self::ClientCpuUs,
         Self::ClientSwitches,
+        Self::MachineCpuUs,
     ];
 
     /// Its name in JSON and in options.
@@ -65,6 +67,7 @@ impl Metric {
             Self::DeviceBytes => "device_write_bytes_per_io",
             Self::ClientCpuUs => "client_cpu_us_per_io",
             Self::ClientSwitches => "client_context_switches_per_io",
+            Self::MachineCpuUs => "machine_cpu_us_per_io",
         }
     }
 

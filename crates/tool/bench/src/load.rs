@@ -139,6 +139,7 @@ impl Measured {
         set(Metric::ClientCpuUs, self.client.map(|usage| per_io(usage.cpu_us)));
         set(Metric::ClientSwitches, self.client.map(|usage| per_io(usage.context_switches as f64)));
         set(Metric::ServerCpuUs, self.servers.map(|usage| per_io(usage.cpu_us)));
+        set(Metric::MachineCpuUs, self.servers.and_then(|usage| Some(per_io(usage.machine_cpu_us?))));
         set(Metric::ServerSystemShare, self.servers.map(|usage| usage.system_share));
         set(Metric::ServerSwitches, self.servers.map(|usage| per_io(usage.context_switches as f64)));
         set(Metric::ServerRssBytes, self.servers.map(|usage| usage.rss_bytes_max as f64));

@@ -4,7 +4,7 @@ use crate::figures::{Metric, median};
 use crate::results::Results;
 
 /// Heading, figure, and what divides it.
-const COLUMNS: [(&str, Metric, f64); 15] = [
+const COLUMNS: [(&str, Metric, f64); 16] = [
     ("IOPS", Metric::Iops, 1.0),
     ("MB/s", Metric::BytesPerS, 1e6),
     ("mean", Metric::MeanUs, 1.0),
@@ -20,6 +20,7 @@ const COLUMNS: [(&str, Metric, f64); 15] = [
     ("dev KB", Metric::DeviceBytes, 1e3),
     ("cli us", Metric::ClientCpuUs, 1.0),
     ("cli cs", Metric::ClientSwitches, 1.0),
+    ("mach us", Metric::MachineCpuUs, 1.0),
 ];
 const WIDTH: usize = 9;
 
@@ -52,7 +53,9 @@ pub(crate) fn of(results: &Results) -> String {
     out.push_str(
         "time with the kernel's, cs: context switches; srv MB: memory of the largest OSD in the end;\n",
     );
-    out.push_str("dev: written to the device per I/O.\n");
+    out.push_str(
+        "dev: written to the device per I/O; mach: processor time of all that the machine did per I/O.\n",
+    );
     out
 }
 

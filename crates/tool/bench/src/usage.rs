@@ -2,7 +2,8 @@
 //!
 //! Processor time is that of all threads, in user and kernel mode, the kernel's workers of the process (io_uring's)
 //! included: from `schedstat` of each thread, exact to the nanosecond, unless `stat`, which also knows threads that have
-//! ended but counts in hundredths of a second, says that much is missing.
+//! ended but counts in hundredths of a second, says that much is missing. What the kernel does in threads of its own (flushes of a device,
+//! writes that wait for them, interrupts) is no process's: it is in the time of the whole machine only.
 
 use anyhow::{Context, Result, bail};
 use std::collections::BTreeMap;
@@ -15,6 +16,8 @@ const TICK_US: f64 = 10_000.0;
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Look {
     processes: BTreeMap<u32, Process>,
+    /// Hundredths of a second in which processors were busy, with whatever it was; `None` when we may not see it.
+    machine_ticks: Option<u64>,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -32,6 +35,8 @@ struct Process {
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(crate) struct Usage {
     pub(crate) cpu_us: f64,
+    /// Of all processes of the machine, and of the kernel.
+    pub(crate) machine_cpu_us: Option<f64>,
     /// Of the processor time, what was in the kernel; from 0 to 1.
     pub(crate) system_share: f64,
     /// Voluntary and involuntary.
@@ -49,7 +54,9 @@ impl Look {
     /// When one is gone.
     pub(crate) fn at(pids: &[u32]) -> Result<Self> {
         let look = |pid: &u32| anyhow::Ok((*pid, look_at(*pid)?));
-        Ok(Self { processes: pids.iter().map(look).collect::<Result<_>>()? })
+        let processes = pids.iter().map(look).collect::<Result<_>>()?;
+        let machine_ticks = std::fs::read_to_string("/proc/stat").ok().as_deref().and_then(parse_busy);
+        Ok(Self { processes, machine_ticks })
     }
 
     /// What was used since `before`.
@@ -76,6 +83,8 @@ impl Look {
             let bytes = process.write_bytes.zip(before.write_bytes);
             written = written.zip(bytes).map(|(sum, (after, before))| sum + after.saturating_sub(before));
         }
+        let ticks = self.machine_ticks.zip(before.machine_ticks);
+        usage.machine_cpu_us = ticks.map(|(after, before)| after.saturating_sub(before) as f64 * TICK_US);
         usage.system_share = system_us / (user_us + system_us).max(1.0);
         usage.write_bytes = written.filter(|_| !self.processes.is_empty());
         usage
@@ -125,6 +134,16 @@ fn parse_stat(text: &str) -> Option<(u64, u64)> {
     Some((ticks(11)?, ticks(12)?))
 }
 
+/// Ticks in which processors were neither idle, nor waiting for a device, nor another machine's: in user and kernel mode and in interrupts.
+fn parse_busy(text: &str) -> Option<u64> {
+    const IDLE: usize = 3;
+    const IOWAIT: usize = 4;
+    const STEAL: usize = 7;
+    let counts = text.lines().find_map(|line| line.strip_prefix("cpu "))?.split_whitespace().take(STEAL);
+    let busy = counts.enumerate().filter(|(nth, _)| *nth != IDLE && *nth != IOWAIT);
+    busy.map(|(_, count)| count.parse::<u64>().ok()).sum()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -136,6 +155,9 @@ mod tests {
         assert_eq!(parse_stat("12 a S"), None);
         assert_eq!(field("VmPeak:\t 9 kB\nVmRSS:\t   5124 kB\n", "VmRSS:"), Some(5124));
         assert_eq!(parse_switches("voluntary_ctxt_switches:\t7\nnonvoluntary_ctxt_switches:\t3\n"), 10);
+        assert_eq!(parse_busy("cpu  1 20 300 4000 50000 600 7000 80000 9 9\ncpu0 1 1 1 1\n"), Some(7921));
+        assert_eq!(parse_busy("cpu  1 x 300 4000 50000 600 7000 80000 9 9\n"), None);
+        assert_eq!(parse_busy("intr 1"), None);
     }
 
     #[test]
@@ -150,6 +172,7 @@ mod tests {
         let usage = Look::at(&me).expect("ourselves").since(&before);
         assert!(usage.cpu_us > 5_000.0, "{usage:?} {sum}");
         assert!(usage.rss_bytes_max > 100_000, "{usage:?}");
+        assert!(usage.machine_cpu_us.is_some_and(|us| us >= 30_000.0), "{usage:?}");
         assert!(Look::at(&[u32::MAX]).is_err());
     }
 
@@ -162,7 +185,7 @@ mod tests {
             write_bytes: Some(ns),
             rss_bytes: 0,
         };
-        let look = |process| Look { processes: BTreeMap::from([(1, process)]) };
+        let look = |process| Look { processes: BTreeMap::from([(1, process)]), machine_ticks: None };
         let usage = look(process(100, 2_000_000)).since(&look(process(0, 0)));
         assert!((usage.cpu_us - 960_000.0).abs() < 1.0, "{usage:?}");
         let usage = look(process(1, 2_000_000)).since(&look(process(0, 0)));

@@ -7,11 +7,12 @@ const FIGURES: [&str; 10] =
     ["ios", "iops", "bytes_per_s", "mean_us", "p50_us", "p95_us", "p99_us", "p999_us", "max_us", "seconds"];
 
 /// Left out of a repetition when fio was slow to connect, as on a busy machine.
-const USED: [&str; 4] = [
+const USED: [&str; 5] = [
     "server_cpu_us_per_io",
     "server_context_switches_per_io",
     "client_cpu_us_per_io",
     "client_context_switches_per_io",
+    "machine_cpu_us_per_io",
 ];
 
 fn lines(text: &str) -> Vec<Value> {
@@ -56,6 +57,9 @@ fn a_run_has_all_figures_and_is_the_same_as_itself() {
                 .filter_map(|(_, n)| n.as_u64())
                 .sum();
             assert_eq!(Some(counted), row["ios"].as_u64(), "{row}");
+            let [servers, _, client, _, machine] = USED.map(|figure| row[figure].as_f64().unwrap_or(0.0));
+            // Of which a part is counted in hundredths of a second.
+            assert!(machine == 0.0 || machine > (servers + client) / 2.0, "{row}");
             assert!(row["stages"].as_object().is_some_and(|stages| !stages.is_empty()), "{row}");
         }
         let said = shell.sh(&format!("$NACRE bench compare {client}.jsonl {client}.jsonl --gate --json"));
