@@ -12,7 +12,8 @@
 //! ```
 //!
 //! Where more objects are used than have room unpacked, each is unpacked once for each use: so it stays packed beside that, and the copy
-//! is let go of in the end where else it would be packed anew. It is packed when it goes only where it was not so before.
+//! is let go of in the end where else it would be packed anew. It is packed when it goes only where it was not so before: of one whose
+//! packed record went first nothing is left then.
 
 use crate::block_page;
 use crate::blocks::INLINE_PAGE;
