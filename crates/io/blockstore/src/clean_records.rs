@@ -11,9 +11,9 @@
 //!                          ^---- used: a copy, the packed stays ----'
 //! ```
 //!
-//! Where more objects are used than have room unpacked, each is unpacked once for each use: so it stays packed beside that, and the copy
-//! is let go of in the end where else it would be packed anew. It is packed when it goes only where it was not so before: of one whose
-//! packed record went first nothing is left then.
+//! Where more objects are used than have room unpacked, each is unpacked for each use. So a packed record stays beside the copy that is
+//! unpacked from it, and the copy is dropped when it goes, also where the packed one went before it; only a record that was never packed
+//! is packed then.
 
 use crate::block_page;
 use crate::blocks::INLINE_PAGE;
@@ -304,11 +304,8 @@ mod tests {
         let (mut copies, mut last) = (0, 0);
         for (key, unpacked) in clean.unpacked.iter() {
             last = last.max(key.0);
-            let Some(packed) = clean.packed.iter().find_map(|(other, bytes)| (other == key).then_some(bytes))
-            else {
-                continue;
-            };
-            assert!(unpacked.is_copy && unpacked.record.pack().as_ref() == Some(packed), "{key:?}");
+            let Some(packed) = clean.packed.get(key) else { continue };
+            assert!(unpacked.is_copy && unpacked.record.pack() == Some(packed), "{key:?}");
             copies += 1;
         }
         assert!(copies > 50 && last == 1999, "{copies} copies, {last}");

@@ -47,26 +47,26 @@ pub fn read_cached_first(
 
 #[cfg(test)]
 mod tests {
+    use super::super::tests::Scratch;
     use super::*;
     use std::fs::File;
     use std::os::fd::AsFd;
     use std::os::unix::fs::FileExt;
+    use std::path::Path;
     use std::process::Command;
 
     /// Has the system forget what it keeps of a file.
-    fn forget(path: &str) {
-        let of = format!("if={path}");
+    fn forget(path: &Path) {
+        let of = format!("if={}", path.display());
         let status = Command::new("dd").args([&of, "iflag=nocache", "count=0", "status=none"]).status();
         assert!(status.expect("coreutils").success());
     }
 
     #[test]
     fn a_read_that_waits_for_the_device_counts_and_one_out_of_memory_does_not() {
-        // Beside the build, which is on a disk; the system's folder for temporary files often is not.
-        let folder = std::env::current_exe().expect("a path").parent().expect("a folder").to_owned();
-        let path = format!("{}/page-cache-{}", folder.display(), std::process::id());
-        std::fs::write(&path, [7; 8192]).expect("room");
-        let file = File::open(&path).expect("it is there");
+        let scratch = Scratch::new("page-cache");
+        std::fs::write(&scratch.0, [7; 8192]).expect("room");
+        let file = File::open(&scratch.0).expect("it is there");
         file.sync_all().expect("a healthy device");
         let read = |offset| {
             let mut page = [0; 4096];
@@ -86,11 +86,10 @@ mod tests {
                 u32::from(waited == expected)
             };
             kept += waited_for(0);
-            forget(&path);
+            forget(&scratch.0);
             forgotten += waited_for(1);
         }
         let behind = read(8000).map_err(|error| error.kind());
-        std::fs::remove_file(&path).expect("it was there");
         assert_eq!(behind, Err(ErrorKind::UnexpectedEof));
         if !is_told {
             return;

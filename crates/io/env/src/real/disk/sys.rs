@@ -3,7 +3,7 @@
 
 use crate::FileRoom;
 use std::fs::File;
-use std::io::{self, IoSlice};
+use std::io::{self, IoSlice, IoSliceMut};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 
@@ -62,10 +62,9 @@ pub(super) fn write_at(
 /// # Errors
 /// `WouldBlock` where it has nothing of it, and what preadv2(2) says, of file systems that do not tell, too.
 pub(super) fn read_cached(file: BorrowedFd<'_>, offset: u64, out: &mut [u8]) -> io::Result<usize> {
-    let part = libc::iovec { iov_base: out.as_mut_ptr().cast(), iov_len: out.len() };
-    let (fd, offset) = (file.as_raw_fd(), position(offset)?);
-    // SAFETY: the kernel writes into `out`, as many bytes as it has, and both outlive the call.
-    transferred(unsafe { libc::preadv2(fd, &raw const part, 1, offset, libc::RWF_NOWAIT) })
+    let (fd, offset, slices) = (file.as_raw_fd(), position(offset)?, [IoSliceMut::new(out)]);
+    // SAFETY: IoSliceMut has the layout of iovec (std guarantees it on Unix), and the slice outlives the call.
+    transferred(unsafe { libc::preadv2(fd, slices.as_ptr().cast(), 1, offset, libc::RWF_NOWAIT) })
 }
 
 /// Has the system write all that it holds of a file to the device, and waits until it is there. Says nothing about loss of

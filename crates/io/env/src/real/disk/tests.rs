@@ -13,10 +13,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// A file that goes away with the test.
-struct Scratch(PathBuf);
+pub(super) struct Scratch(pub(super) PathBuf);
 
 impl Scratch {
-    fn new(name: &str) -> Self {
+    pub(super) fn new(name: &str) -> Self {
         // Beside the build, which is on a disk; the system's folder for temporary files often is not.
         let folder = std::env::current_exe().expect("a path").parent().expect("a folder").to_owned();
         let path = folder.join(format!("disk-{name}-{}", std::process::id()));
