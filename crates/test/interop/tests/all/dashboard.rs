@@ -10,6 +10,14 @@ api() { curl -sS --max-time 10 "$(page)api/$1"; }
 status() { curl -sS --max-time 10 -o /dev/null -w '%{http_code}\n' "$@"; }
 "#;
 
+/// Has the page stay at a port of its own. At a port that nobody set it is only until the usual one is free, which it is when another
+/// cluster of this machine ends: between asking where it is and asking it.
+const STAYS: &str = r#"
+PORT=$(free_port)
+ceph config set mgr mgr/dashboard/server_port $PORT
+until_true 20 "page | grep '^http://127.0.0.1:$PORT/$'"
+"#;
+
 /// What starts a page with TLS at `$PORT`, with a certificate of its own making.
 const TLS: &str = r#"
 openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=localhost -addext subjectAltName=IP:127.0.0.1 \
@@ -25,11 +33,16 @@ fn sh(shell: &Shell, script: &str) -> String {
     shell.sh(&format!("{TOOLS}{script}"))
 }
 
+/// The same with a page that stays where it is.
+fn at_one_port(shell: &Shell, script: &str) -> String {
+    sh(shell, &format!("{STAYS}{script}"))
+}
+
 #[test]
 fn the_page_says_what_ceph_says() {
     let Some(cluster) = Cluster::start_processes(3) else { return };
     let shell = cluster.pool("p", 8).within(120);
-    sh(
+    at_one_port(
         &shell,
         r#"
         until_true 20 "page | grep '^http://127.0.0.1:'"
@@ -140,7 +153,7 @@ fn beyond_this_machine_only_readers_see_it() {
 fn slow_requests_are_shown_with_their_stages() {
     let Some(cluster) = Cluster::start_processes(3) else { return };
     let shell = cluster.pool("p", 8).within(120);
-    sh(
+    at_one_port(
         &shell,
         r#"
         ceph config set osd osd_op_complaint_time 1; ceph osd set nodown
@@ -166,7 +179,7 @@ fn a_browser_shows_it_without_complaint() {
     let look = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../test/page-look");
     let shots = std::env::var("NACRE_SHOTS").unwrap_or_else(|_| "shots".to_owned());
     let shell = cluster.pool("p", 8).within(400).with("LOOK", look.display()).with("SHOTS", shots);
-    sh(
+    at_one_port(
         &shell,
         r#"
         until_true 20 page
