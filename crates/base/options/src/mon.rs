@@ -260,10 +260,10 @@ pub(super) static TABLE: &[OptionInfo] = &[
     row(
         "nacre_slow_device_out_after",
         Kind::Float,
-        "0",
-        "Seconds that an OSD has had no primaries because its device is slow after which it is marked out, so that its copies are made \
-         elsewhere and no write waits for it: one OSD at a time, only while all PGs are active and clean and there is room, and until its \
-         device is well. 0 marks none out",
+        "30",
+        "Seconds that an OSD has had no primaries because its device has become slow after which it is marked out, so that its copies are \
+         made elsewhere and no write waits for it: one OSD at a time, only while all PGs are active and clean and there is room, and until \
+         its device is well. 0 marks none out",
     )
     .at_least("0")
     .services(&["mon"]),

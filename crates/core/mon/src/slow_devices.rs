@@ -2,8 +2,7 @@
 //! for `nacre_mgr::slow_devices`, by what the OSDs report.
 //!
 //! An OSD is relieved by primary affinity 0, which all clients understand: reads, and the work of primaries, go to others. It stays in the
-//! acting sets, so that writes of its PGs still wait for it, and nothing is copied; where the operator wants it, one OSD at a time is marked
-//! out after a while (`slow_osd_out`). Never OSDs of more than one host at a time; where all are on one host, one OSD. An operator who sets
+//! acting sets, so that writes of its PGs still wait for it; where that lasts, one OSD at a time is marked out (`slow_osd_out`). Never OSDs of more than one host at a time; where all are on one host, one OSD. An operator who sets
 //! the affinity or the weight of a slow OSD himself has the last word until it is well.
 
 use crate::health::device_checks::place;
@@ -131,11 +130,13 @@ impl Mon {
                 && relieved.iter().all(|relieved| *relieved == domain(map, osd))
         };
         let lasting = slow.found.slow().filter(|(osd, slow)| slow.is_lasting && is_next(*osd));
-        let worst = lasting.filter_map(|(osd, slow)| Some((osd, slow.finding?)));
-        let Some((osd, finding)) = worst.max_by(|(_, a), (_, b)| a.ratio.total_cmp(&b.ratio)) else { return };
+        let worst = lasting.filter_map(|(osd, slow)| Some((osd, slow.finding?, slow.was_well)));
+        let worst = worst.max_by(|(_, a, _), (_, b, _)| a.ratio.total_cmp(&b.ratio));
+        let Some((osd, finding, was_well)) = worst else { return };
         let before = upcoming.primary_affinity(osd);
         let (work, text) = (finding.work as u8, describe(&finding));
-        let measure = Measure { affinity_before: Some(before), work, since: wall, text, out: MarkedOut::No };
+        let out = MarkedOut::No;
+        let measure = Measure { affinity_before: Some(before), work, since: wall, text, out, was_well };
         self.state.slow_osds.set(osd, measure);
         self.state.osd.change().new_primary_affinity.insert(osd, 0);
         let place = place(&self.state, osd);

@@ -1,9 +1,9 @@
-//! OSDs whose devices stay slow are marked out where the operator wants that (`nacre_slow_device_out_after`): their copies are made
+//! OSDs whose devices stay slow are marked out after a while without primaries (`nacre_slow_device_out_after`): their copies are made
 //! elsewhere while they still serve, after which no write waits for them. They come in again with the weight that they had when they are
 //! well.
 //!
-//! To copy what a whole OSD has is no small thing, so by default nobody does; one OSD at a time, and only where nothing else is copied,
-//! every one of its PGs finds as many OSDs without it, and there is room.
+//! To copy what a whole OSD has is no small thing: it is one OSD at a time, one that was seen well before, and only where nothing else is
+//! copied, every one of its PGs finds as many OSDs without it, and there is room.
 
 use crate::balancing;
 use crate::mon::Mon;
@@ -18,6 +18,11 @@ const TOO_FULL: u32 = flags::osd::BACKFILLFULL | flags::osd::FULL;
 
 /// Why an OSD cannot be out now.
 fn obstacle(state: &State, map: &OsdMap, osd: OsdId) -> Option<String> {
+    if !state.slow_osds.measure(osd).is_some_and(|measure| measure.was_well) {
+        return Some(
+            "its device was not seen well before, and may be of a slower kind than the others".to_owned(),
+        );
+    }
     if map.has_flag(flags::osdmap::NOOUT) || has_osd_flag(map, osd, flags::osd::NOOUT) {
         return Some("the flag noout is set".to_owned());
     }
@@ -75,7 +80,7 @@ fn no_place(state: &State, map: &OsdMap, osd: OsdId) -> Option<String> {
 impl Mon {
     /// Marks one out that has been relieved for long enough, and takes note of operators who know better.
     pub(crate) fn tick_slow_osds_out(&mut self, map: &OsdMap, wall: UTime) {
-        let after = self.state.config.number_of_monitor("nacre_slow_device_out_after", 0.0);
+        let after = self.state.config.number_of_monitor("nacre_slow_device_out_after", 30.0);
         let out: Vec<(OsdId, u32)> = self.state.slow_osds.out().collect();
         for (osd, weight) in &out {
             if self.state.osd.upcoming().weight(*osd) > 0 {

@@ -62,16 +62,19 @@ pub(crate) struct Measure {
     pub(crate) text: String,
     /// Since version 2.
     pub(crate) out: MarkedOut,
+    /// The device was seen well before: it has become slow, and is not of a slower kind than its peers. Since version 3.
+    pub(crate) was_well: bool,
 }
 
 impl Encode for Measure {
     fn encode(&self, w: &mut Writer) {
-        w.envelope(2, 1, |w| {
+        w.envelope(3, 1, |w| {
             w.put(&self.affinity_before);
             w.u8(self.work);
             w.put(&self.since);
             w.put(&self.text);
             w.put(&self.out);
+            w.put(&self.was_well);
         });
     }
 }
@@ -79,10 +82,11 @@ impl Encode for Measure {
 impl Decode for Measure {
     const MIN_BYTES: usize = 6;
     fn decode(r: &mut Reader) -> Result<Self, DecodeError> {
-        r.envelope("measure against a slow device", 2, |version, r| {
+        r.envelope("measure against a slow device", 3, |version, r| {
             let (affinity_before, work, since, text) = (r.get()?, r.u8()?, r.get()?, r.get()?);
             let out = if version >= 2 { r.get()? } else { MarkedOut::No };
-            Ok(Self { affinity_before, work, since, text, out })
+            let was_well = if version >= 3 { r.get()? } else { false };
+            Ok(Self { affinity_before, work, since, text, out, was_well })
         })
     }
 }
@@ -159,13 +163,15 @@ impl SlowOsds {
     pub(crate) fn operator_has_set(&mut self, osd: OsdId, wall: UTime) {
         let known = self.measure(osd).cloned();
         let named = || {
-            let work = self.found.find(osd)?.finding?.work as u8;
+            let slow = self.found.find(osd)?;
+            let work = slow.finding?.work as u8;
             Some(Measure {
                 affinity_before: None,
                 work,
                 since: wall,
                 text: String::new(),
                 out: MarkedOut::No,
+                was_well: slow.was_well,
             })
         };
         if let Some(measure) = known.or_else(named) {

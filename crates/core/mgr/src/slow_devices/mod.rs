@@ -43,6 +43,8 @@ const WELL_AFTER_MAX: Duration = Duration::from_secs(3600);
 const UNJUDGED_MAX: Duration = Duration::from_secs(3600);
 /// A device that was well for so long begins anew.
 const FORGIVEN_AFTER: Duration = Duration::from_secs(6 * 3600);
+/// A device that was well for so long in all before it was named has become slow; one that was not may be of a slower kind than its peers.
+const SEEN_WELL: Duration = Duration::from_secs(60);
 /// What is remembered of how long a device was slow.
 const SLOW_FOR_MAX: Duration = Duration::from_secs(60);
 
@@ -57,6 +59,8 @@ pub struct SlowDevice {
     pub is_lasting: bool,
     /// Slow by the last verdict, and not on its way to be well.
     pub is_slow_now: bool,
+    /// It was seen well for a minute or more before, so that it has become slow, and was not made so.
+    pub was_well: bool,
 }
 
 /// A device has become slow, or is well again.
@@ -82,6 +86,8 @@ struct Device {
     unjudged_for: Duration,
     slow_for: Duration,
     well_for: Duration,
+    /// How long it was seen well in all, up to [`SEEN_WELL`].
+    seen_well: Duration,
     named: Option<SlowDevice>,
     /// By which requests it was slow, and whether by their tail: only these can tell that it is well.
     slow_at: Option<(DeviceWork, bool)>,
@@ -135,9 +141,13 @@ impl Device {
                         Some(since) if !is_forgiven(since) => self.relapses + 1,
                         _ => 0,
                     };
-                    let named =
-                        SlowDevice { since: now, finding: Some(finding), is_lasting, is_slow_now: true };
-                    self.named = Some(named);
+                    self.named = Some(SlowDevice {
+                        since: now,
+                        finding: Some(finding),
+                        is_lasting,
+                        is_slow_now: true,
+                        was_well: self.seen_well >= SEEN_WELL,
+                    });
                     return Some(Change::Slow(osd, finding));
                 }
             }
@@ -145,6 +155,7 @@ impl Device {
             Verdict::Well => {
                 self.slow_for = self.slow_for.saturating_sub(2 * lasted);
                 self.well_for += lasted;
+                self.seen_well = (self.seen_well + lasted).min(SEEN_WELL);
                 self.named.iter_mut().for_each(|named| named.is_slow_now = false);
                 if self.named.is_some() && self.well_for >= self.well_after() {
                     self.end_name();
@@ -176,8 +187,13 @@ impl SlowDevices {
     pub fn remember(&mut self, osd: OsdId, slow_at: DeviceWork, now: Stamp) {
         let device = self.devices.entry(osd).or_default();
         if device.named.is_none() {
-            let named = SlowDevice { since: now, finding: None, is_lasting: true, is_slow_now: false };
-            device.named = Some(named);
+            device.named = Some(SlowDevice {
+                since: now,
+                finding: None,
+                is_lasting: true,
+                is_slow_now: false,
+                was_well: false,
+            });
             device.slow_at = Some((slow_at, false));
         }
     }

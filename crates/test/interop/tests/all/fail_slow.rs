@@ -119,14 +119,13 @@ light.finish()
     );
 }
 
-/// Where the operator wants it, what the OSD has is copied elsewhere, and no write waits for its device any more.
+/// What the OSD has is copied elsewhere, and no write waits for its device any more.
 #[test]
 #[ignore = "minutes of nine OSDs, in which nothing else should run: cargo test -p nacre-interop --test all fail_slow:: -- --ignored --test-threads 1"]
-fn clients_feel_nothing_two_minutes_after_a_device_began_to_stall_where_its_osd_may_be_marked_out() {
+fn clients_feel_nothing_two_minutes_after_a_device_began_to_stall() {
     run(
         r#"
-subprocess.check_call(['ceph', 'config', 'set', 'mon', 'nacre_slow_device_out_after', '10'])
-light = Light(); time.sleep(5); began = time.monotonic(); time.sleep(40)
+light = Light(); time.sleep(30); began = time.monotonic(); time.sleep(40)
 light.say('calm', began)
 def p99(since, until):
     took = sorted(t for began, k, t in light.took if since <= began < until)
