@@ -10,6 +10,8 @@ const BEGIN: &str = r#"
 print('seed %d' % SEED, flush=True)
 machine()
 ceph('config', 'set', 'mon', 'mon_allow_pool_delete', 'true')
+# A slow device is to be found where it is, and not to be gone from all PGs before anybody looks.
+ceph('config', 'set', 'mon', 'nacre_slow_device_out_after', '0')
 # The disk of the machine that tests is nobody's fault here.
 ceph('config', 'set', 'mon', 'mon_data_avail_warn', '1'); ceph('config', 'set', 'mon', 'mon_data_avail_crit', '1')
 known.update(finding['check'] for finding in doctor(0)['findings'] if finding['check'] in ('build', 'osd-build'))

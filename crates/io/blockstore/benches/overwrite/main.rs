@@ -5,7 +5,8 @@
 //! (target of the store), `_LOOKUPS` (1: each object is looked up once at first, as in a store that has run for a while), `_WARM_SECONDS`
 //! (writes before those that are measured), `_JOURNAL_MIB` (each half of the journal before the KV
 //! store, if it is to be another than an OSD has with that target; none with 0), `_WRITE_KIB` (of a write), `_INLINE_KIB` (writes of up to
-//! so much travel in the log's record), `_PLACED` (with so many writes under way shorter ones of whole blocks go beside the record, too),
+//! so much travel in the log's record), `_RAW` (1: what the store asked of its files is asked of them again behind it, at the same moments and
+//! with no store above them, and the store is gone then: [`replay`]), `_PLACED` (with so many writes under way shorter ones of whole blocks go beside the record, too),
 //! `_WRITES` and `_WARM_WRITES` (so many in place of seconds: what is written per byte is compared at the same number of writes),
 //! `_READ_OBJECTS` (so many are read whole behind the writes, one after the other), `_BLOCK_DEVICE` (such as `loop1`: what the device
 //! counted meanwhile is said, too). `NACRE_BENCH_STORE` names a folder whose store is used again, or made, and kept: runs in alternation need not fill theirs each time, and a store that was
@@ -17,21 +18,23 @@
 //! counted by kind: to the log's area; durable each, which are payload beside a record; and others, which are homes that a checkpoint
 //! writes, or payload in four pieces and more.
 
+mod recorded;
+mod replay;
+
 use nacre_blockstore::{BlockStore, Options, SplitDisk};
-use nacre_buf::{AlignedBuf, BufList, Bytes};
-use nacre_env::disk::{DiskCompletion, DiskInfo, DiskTag, Durability};
+use nacre_buf::{AlignedBuf, Bytes};
 use nacre_env::real::{DriverChoice, RealDisk, RealNet};
-use nacre_env::{Clock, Disk, Net, RealClock};
+use nacre_env::{Clock, File, Net, RealClock};
 use nacre_kv::{JournalOptions, JournaledKv, KvBatch, KvOptions, KvStore, RedbKv};
 use nacre_store::{Completion, ObjectStore, StoreState};
 use nacre_txn::{FetchFrom, ObjectView, Op, StoreToken, Transaction};
 use nacre_types::entropy::SeededEntropy;
 use nacre_types::{Entropy, Eversion, HObject, PgId, SpgId, Stamp};
+use recorded::{KINDS, Record, RecordedDisk, RecordedFile};
 use std::io::Write;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 const PGS: u32 = 8;
@@ -42,81 +45,8 @@ fn asked(name: &str, default: u64) -> u64 {
     std::env::var(format!("NACRE_BENCH_{name}")).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
 }
 
-/// Kinds of requests to the data's file, in the order in which they are printed.
-const KINDS: [&str; 5] = ["log", "durable beside it", "other writes", "flushes", "reads"];
-
-/// Requests to the data's file and their bytes, by kind.
-#[derive(Clone, Default)]
-struct Asked(Arc<[[AtomicU64; 2]; KINDS.len()]>);
-
-impl Asked {
-    fn note(&self, kind: usize, bytes: usize) {
-        if let Some([requests, sum]) = self.0.get(kind) {
-            requests.fetch_add(1, Ordering::Relaxed);
-            sum.fetch_add(bytes as u64, Ordering::Relaxed);
-        }
-    }
-
-    fn all(&self) -> [[u64; 2]; KINDS.len()] {
-        self.0.each_ref().map(|counts| counts.each_ref().map(|count| count.load(Ordering::Relaxed)))
-    }
-}
-
-struct Counted {
-    disk: RealDisk,
-    asked: Asked,
-    /// Where the log's area ends.
-    log_end: u64,
-}
-
-impl Disk for Counted {
-    fn write(&mut self, offset: u64, data: BufList, durability: Durability, tag: DiskTag) {
-        let kind = match durability {
-            _ if offset < self.log_end => 0,
-            Durability::Durable => 1,
-            Durability::Cached => 2,
-        };
-        self.asked.note(kind, data.len());
-        self.disk.write(offset, data, durability, tag);
-    }
-
-    fn read(&mut self, offset: u64, into: AlignedBuf, tag: DiskTag) {
-        self.asked.note(4, into.len());
-        self.disk.read(offset, into, tag);
-    }
-
-    fn flush(&mut self, tag: DiskTag) {
-        self.asked.note(3, 0);
-        self.disk.flush(tag);
-    }
-
-    fn discard(&mut self, offset: u64, length: u64, tag: DiskTag) {
-        self.disk.discard(offset, length, tag);
-    }
-
-    fn submit(&mut self) {
-        self.disk.submit();
-    }
-
-    fn drain(&mut self, out: &mut Vec<DiskCompletion>) {
-        self.disk.drain(out);
-    }
-
-    fn wait(&mut self) {
-        self.disk.wait();
-    }
-
-    fn set_wakeups(&mut self, wakeups: bool) {
-        self.disk.set_wakeups(wakeups);
-    }
-
-    fn info(&self) -> DiskInfo {
-        self.disk.info()
-    }
-}
-
 struct Bench {
-    asked: Asked,
+    record: Record,
     store: BlockStore,
     net: RealNet,
     clock: RealClock,
@@ -179,10 +109,11 @@ fn on_processors() -> Duration {
 impl Bench {
     fn make(folder: &Path, objects: u64, object_bytes: u64) -> anyhow::Result<Self> {
         let (options, net, block) = (options()?, RealNet::new()?, folder.join("block"));
+        let record = Record::new(RealClock::start());
         if block.exists() {
             let earlier = std::fs::read_to_string(folder.join("transactions"))?.trim().parse()?;
             let (mut disk, kv) =
-                (RealDisk::open(&block, DriverChoice::Auto)?, open_kv(folder, &options, &net)?);
+                (RealDisk::open(&block, DriverChoice::Auto)?, open_kv(folder, &options, &net, &record)?);
             if let Some(report) = nacre_blockstore::probe(&mut disk, &RealClock::start())? {
                 let costs = [report.durable_write, report.cached_write, report.flush, report.read];
                 let [durable, cached, flush, read] = costs.map(|cost| cost.median.as_micros());
@@ -193,13 +124,17 @@ impl Bench {
                 )?;
             }
             let rng = SeededEntropy(1 + earlier);
-            return Ok(Self { earlier, rng, ..Self::open(disk, kv, net, options, objects, object_bytes)? });
+            return Ok(Self {
+                earlier,
+                rng,
+                ..Self::open(disk, kv, net, options, record, objects, object_bytes)?
+            });
         }
         let size_bytes = (objects * object_bytes * 3 / 2).max(1 << 30);
         let mut disk = RealDisk::create(&block, size_bytes, DriverChoice::Auto)?;
-        let mut kv = open_kv(folder, &options, &net)?;
+        let mut kv = open_kv(folder, &options, &net, &record)?;
         BlockStore::mkfs(&mut disk, kv.as_mut(), ID, &options)?;
-        let mut bench = Self::open(disk, kv, net, options, objects, object_bytes)?;
+        let mut bench = Self::open(disk, kv, net, options, record, objects, object_bytes)?;
         bench.fill();
         Ok(bench)
     }
@@ -209,16 +144,16 @@ impl Bench {
         kv: Box<dyn KvStore + Send>,
         net: RealNet,
         options: Options,
+        record: Record,
         objects: u64,
         object_bytes: u64,
     ) -> anyhow::Result<Self> {
         net.watch(disk.wake_fd())?;
-        let asked_of = Asked::default();
         let log_end = SplitDisk::HEAD_BYTES + nacre_blockstore::log_bytes(&mut disk)?;
-        let disk = Counted { disk, asked: asked_of.clone(), log_end };
+        let disk = RecordedDisk { disk, record: record.clone(), log_end };
         let (store, _) = BlockStore::open(Box::new(disk), kv, options)?;
         Ok(Self {
-            asked: asked_of,
+            record,
             store,
             net,
             clock: RealClock::start(),
@@ -285,6 +220,7 @@ impl Bench {
                 self.latencies.extend(at.map(|at| now.since(*at)));
             }
             if done > 0 {
+                self.record.note_writes(done);
                 return done;
             }
         }
@@ -357,7 +293,7 @@ impl Bench {
             self.turn();
             self.sleep();
         }
-        let (before, cpus) = (self.asked.all(), on_processors());
+        let (before, cpus) = (self.record.counts(), on_processors());
         let (begin, mut done) = (self.clock.now(), Vec::new());
         let mut latencies = Vec::new();
         for object in 0..objects.min(self.objects) {
@@ -377,7 +313,7 @@ impl Bench {
         let count = latencies.len().max(1) as f64;
         latencies.sort_unstable();
         let median = latencies.get(latencies.len() / 2).copied().unwrap_or_default();
-        let reads = self.asked.all()[4][0] - before[4][0];
+        let reads = self.record.counts()[4][0] - before[4][0];
         let free = self.store.counters().free;
         writeln!(
             std::io::stdout(),
@@ -413,17 +349,30 @@ fn options() -> anyhow::Result<Options> {
     Ok(Options { inline_bytes_max: usize::try_from(inline_kib << 10)?, placed_together_min, ..options })
 }
 
-fn open_kv(folder: &Path, options: &Options, net: &RealNet) -> anyhow::Result<Box<dyn KvStore + Send>> {
+const TREE: &str = "meta.redb";
+const JOURNAL: &str = "meta.journal";
+
+fn open_kv(
+    folder: &Path,
+    options: &Options,
+    net: &RealNet,
+    record: &Record,
+) -> anyhow::Result<Box<dyn KvStore + Send>> {
     let kv_options = KvOptions { cache_bytes: options.kv_cache_bytes, ..KvOptions::default() };
-    let tree = RedbKv::open_with(&folder.join("meta.redb"), kv_options)?;
-    let (half_bytes, path) = (journal_bytes()? as u64, folder.join("meta.journal"));
+    let recorded =
+        |name, file| -> Arc<dyn File> { Arc::new(RecordedFile { file, record: record.clone(), name }) };
+    let of_tree = record.clone();
+    let through =
+        move |file| -> Arc<dyn File> { Arc::new(RecordedFile { file, record: of_tree.clone(), name: TREE }) };
+    let tree = RedbKv::open_through(&folder.join(TREE), through, kv_options)?;
+    let (half_bytes, path) = (journal_bytes()? as u64, folder.join(JOURNAL));
     let kv: Box<dyn KvStore + Send> = if half_bytes == 0 {
         Box::new(tree)
     } else if nacre_kv::has_journal(&tree)? {
-        Box::new(JournaledKv::open(tree, nacre_kv::open_file(&path)?, Some(half_bytes))?)
+        Box::new(JournaledKv::open(tree, recorded(JOURNAL, nacre_kv::open_file(&path)?), Some(half_bytes))?)
     } else {
         let journal = JournalOptions { id: ID, half_bytes, mark: KvBatch::default() };
-        let made = JournaledKv::make(tree, nacre_kv::create_file(&path)?, journal);
+        let made = JournaledKv::make(tree, recorded(JOURNAL, nacre_kv::create_file(&path)?), journal);
         Box::new(made.map_err(|(_, error)| error)?)
     };
     for fd in kv.wake_fds() {
@@ -436,7 +385,7 @@ fn open_kv(folder: &Path, options: &Options, net: &RealNet) -> anyhow::Result<Bo
 fn open_again(folder: &Path) -> anyhow::Result<()> {
     let (clock, options, net) = (RealClock::start(), options()?, RealNet::new()?);
     let begin = clock.now();
-    let kv = open_kv(folder, &options, &net)?;
+    let kv = open_kv(folder, &options, &net, &Record::new(clock))?;
     let kv_is_open = clock.now();
     let disk = RealDisk::open(&folder.join("block"), DriverChoice::Auto)?;
     let (_store, report) = BlockStore::open(Box::new(disk), kv, options)?;
@@ -472,7 +421,7 @@ impl Counts {
         Self {
             at: bench.clock.now(),
             process: ["write_bytes", "read_bytes", "rchar"].map(io),
-            asked: bench.asked.all(),
+            asked: bench.record.counts(),
             device: device_counts(),
             checkpoints: bench.store.checkpoints(),
             objects: [counters.object_hits, counters.object_misses],
@@ -552,9 +501,19 @@ fn main() -> anyhow::Result<()> {
         bench.look_up_all();
     }
     bench.overwrite(usize::try_from(depth)?, Until::asked("WARM_WRITES", "WARM_SECONDS", 0));
+    let is_replayed = asked("RAW", 0) == 1;
+    bench.record.keep(is_replayed);
     let before = Counts::of(&bench);
     bench.overwrite(usize::try_from(depth)?, Until::asked("WRITES", "SECONDS", 20));
+    bench.record.keep(false);
     report(&mut bench, depth, &before)?;
+    if is_replayed {
+        let kept = bench.record.take();
+        drop(bench);
+        replay::replay(&folder, kept)?;
+        std::fs::remove_dir_all(folder)?;
+        return Ok(());
+    }
     match asked("READ_OBJECTS", 0) {
         0 => (),
         count => bench.read_whole(count)?,
