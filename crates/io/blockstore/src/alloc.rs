@@ -342,6 +342,12 @@ impl Alloc {
         self.durable_cut = cut;
     }
 
+    /// Runs that may be freed; those that lie side by side count each.
+    pub(crate) fn runs_to_free(&self) -> usize {
+        // Releases come in the order of cuts.
+        self.sorted.len() + self.pending.partition_point(|pending| pending.cuts < self.durable_cut)
+    }
+
     /// Frees up to `count_max` of the runs that may be, and says which blocks; none when all are.
     pub(crate) fn free_some(&mut self, count_max: usize) -> Vec<Run> {
         if self.sorted.is_empty() {

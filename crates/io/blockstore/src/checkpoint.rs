@@ -29,7 +29,7 @@ use crate::freemap::RefChanges;
 use crate::kv_schema::State;
 use crate::page::page_of;
 use crate::throttle::fill::{Fill, WHOLE};
-use crate::throttle::{Begins, Ends};
+use crate::throttle::{Begins, COMMITTED, Ends};
 use crate::wal::TxnNumber;
 use nacre_buf::Bytes;
 use nacre_kv::KvBatch;
@@ -106,19 +106,44 @@ pub(crate) type Bases = BTreeMap<BaseKey, Option<Bytes>>;
 
 /// What a checkpoint does next, and how far it is with that. The diagram above has them in order.
 pub(crate) enum Stage {
-    Gather { from: u64 },
-    Place { next: usize },
-    Write { next: usize },
+    Gather {
+        from: u64,
+    },
+    Place {
+        next: usize,
+    },
+    Write {
+        next: usize,
+    },
     Settle,
-    Flush { done: bool },
-    Objects { from: u64, home: usize },
-    Pairs { last: Option<Bytes> },
-    Logs { last: Option<(SpgId, Eversion)> },
-    Space { home: usize },
+    Flush {
+        done: bool,
+    },
+    Objects {
+        from: u64,
+        home: usize,
+    },
+    Pairs {
+        last: Option<Bytes>,
+    },
+    Logs {
+        last: Option<(SpgId, Eversion)>,
+    },
+    Space {
+        home: usize,
+    },
     Commit,
-    Adopt,
+    /// Of homes and objects, how many are left, and how many there were.
+    Adopt {
+        left: usize,
+        all: usize,
+    },
     Release,
-    Free,
+    /// Likewise of runs.
+    Free {
+        left: usize,
+        all: usize,
+    },
     Done,
 }
 
@@ -127,7 +152,7 @@ pub(crate) struct Checkpoint {
     pub(crate) cut: Cuts,
     /// What was changed in this period, the cut's end of it, is in the checkpoint.
     pub(crate) period: Period,
-    /// What was in use at the cut.
+    /// What was in use at the cut, without what was let go since.
     pub(crate) fill: Fill,
     pub(crate) number: TxnNumber,
     pub(crate) state: State,
@@ -171,9 +196,9 @@ impl Checkpoint {
             Stage::Logs { .. } => "encode logs",
             Stage::Space { .. } => "encode space",
             Stage::Commit => "commit",
-            Stage::Adopt => "adopt",
+            Stage::Adopt { .. } => "adopt",
             Stage::Release => "let go",
-            Stage::Free => "free",
+            Stage::Free { .. } => "free",
             Stage::Done => "done",
         }
     }
@@ -187,6 +212,8 @@ impl Checkpoint {
     pub(crate) fn progress(&self, ends: Ends, committed: u64) -> u64 {
         let part = |home: usize| home as u64 * WHOLE / self.homes.len().max(1) as u64;
         let between = |begin: u64, end: u64, part: u64| begin + (end - begin) * part.min(WHOLE) / WHOLE;
+        let done = |left: usize, all: usize| WHOLE - left.min(all) as u64 * WHOLE / all.max(1) as u64;
+        let adopted = COMMITTED.midpoint(WHOLE);
         match self.stage {
             Stage::Gather { .. } => 0,
             Stage::Place { .. } => between(0, ends.written, part(self.tried)),
@@ -199,8 +226,11 @@ impl Checkpoint {
             Stage::Objects { home, .. } => between(ends.settled, ends.encoded, part(home) / 2),
             Stage::Pairs { .. } | Stage::Logs { .. } => ends.settled.midpoint(ends.encoded),
             Stage::Space { home } => between(ends.settled, ends.encoded, WHOLE / 2 + part(home) / 2),
-            Stage::Commit => between(ends.encoded, WHOLE, committed),
-            Stage::Adopt | Stage::Release | Stage::Free | Stage::Done => WHOLE,
+            Stage::Commit => between(ends.encoded, COMMITTED, committed),
+            Stage::Adopt { left, all } => between(COMMITTED, adopted, done(left, all)),
+            Stage::Release => adopted,
+            Stage::Free { left, all } => between(adopted, WHOLE, done(left, all)),
+            Stage::Done => WHOLE,
         }
     }
 

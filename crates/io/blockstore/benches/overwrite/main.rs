@@ -151,7 +151,8 @@ impl Bench {
         net.watch(disk.wake_fd())?;
         let log_end = SplitDisk::HEAD_BYTES + nacre_blockstore::log_bytes(&mut disk)?;
         let disk = RecordedDisk { disk, record: record.clone(), log_end };
-        let (store, _) = BlockStore::open(Box::new(disk), kv, options)?;
+        let (mut store, _) = BlockStore::open(Box::new(disk), kv, options)?;
+        store.set_clock(Box::new(RealClock::start()));
         Ok(Self {
             record,
             store,

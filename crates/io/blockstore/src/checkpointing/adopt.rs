@@ -31,7 +31,7 @@ fn in_new_blobs(homes: &[Home]) -> impl Iterator<Item = (Range<usize>, &Arc<Blob
 
 impl BlockStore {
     /// Objects of the cut become clean ones, the last one first.
-    pub(super) fn adopt(&mut self, checkpoint: &mut Checkpoint) -> bool {
+    pub(super) fn adopt(&mut self, checkpoint: &mut Checkpoint, all: usize) -> bool {
         let mut adopted = 0;
         while adopted < ADOPTIONS_PER_STEP {
             let Some((id, onode)) = self.table.onodes.frozen.pop_last() else {
@@ -51,6 +51,8 @@ impl BlockStore {
                 adopted += self.adopt_all(id, onode, &homes, checkpoint.period);
             }
         }
+        checkpoint.stage =
+            Stage::Adopt { left: checkpoint.homes.len() + self.table.onodes.frozen.len(), all };
         true
     }
 
@@ -152,13 +154,14 @@ impl BlockStore {
         let Table { pairs, onodes, log, .. } = &mut self.table;
         let more = pairs.release(PAIRS_PER_STEP) | log.release(CHUNKS_PER_STEP) | onodes.release(1);
         if !more {
-            checkpoint.stage = Stage::Free;
+            let all = self.table.space.alloc.runs_to_free();
+            checkpoint.stage = Stage::Free { left: all, all };
         }
         true
     }
 
     /// Frees what nothing refers to any more.
-    pub(super) fn free(&mut self, checkpoint: &mut Checkpoint) -> bool {
+    pub(super) fn free(&mut self, checkpoint: &mut Checkpoint, all: usize) -> bool {
         let freed = self.table.space.alloc.free_some(FREES_PER_STEP);
         if freed.is_empty() {
             self.checkpoints += 1;
@@ -173,6 +176,7 @@ impl BlockStore {
             damaged.iter().for_each(|block| drop(self.damaged.remove(block)));
         }
         self.frees += 1;
+        checkpoint.stage = Stage::Free { left: self.table.space.alloc.runs_to_free(), all };
         true
     }
 }

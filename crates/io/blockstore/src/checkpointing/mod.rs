@@ -114,7 +114,9 @@ impl BlockStore {
                 return false;
             }
             let Some(mut checkpoint) = self.checkpoint.take() else { return false };
+            let before = self.fill();
             let advanced = self.step(&mut checkpoint);
+            checkpoint.fill.let_go(&before, &self.fill());
             if matches!(checkpoint.stage, Stage::Done) {
                 return false;
             }
@@ -151,9 +153,9 @@ impl BlockStore {
             Stage::Logs { last } => self.encode_logs(checkpoint, *last),
             Stage::Space { home } => self.encode_space(checkpoint, *home),
             Stage::Commit | Stage::Done => false,
-            Stage::Adopt => self.adopt(checkpoint),
+            Stage::Adopt { all, .. } => self.adopt(checkpoint, *all),
             Stage::Release => self.release(checkpoint),
-            Stage::Free => self.free(checkpoint),
+            Stage::Free { all, .. } => self.free(checkpoint, *all),
         }
     }
 
@@ -182,11 +184,16 @@ impl BlockStore {
         if let Err(error) = result {
             return self.fail(error.to_string());
         }
+        let before = self.fill();
         let Some(checkpoint) = &mut self.checkpoint else { return };
         assert!(checkpoint.is_committing(), "nothing else is submitted to the KV store");
-        self.shares.committed(checkpoint.begins);
         self.wal.checkpoint_durable(checkpoint.number, checkpoint.state.wal, &mut self.durable);
-        checkpoint.stage = Stage::Adopt;
+        self.shares.committed(checkpoint.begins);
+        let all = checkpoint.homes.len() + self.table.onodes.frozen.len();
+        checkpoint.stage = Stage::Adopt { left: all, all };
+        let mut left = std::mem::take(&mut checkpoint.fill);
+        left.let_go(&before, &self.fill());
+        self.checkpoint.iter_mut().for_each(|checkpoint| checkpoint.fill = left);
         self.leases_durable();
     }
 }

@@ -10,6 +10,9 @@
 //!       +------------------------
 //!        cut   progress     end     by the time that its parts take: see [`super`]
 //! ```
+//!
+//! All is what is left at the cut, and half of the limit at most: what is used since is what the next checkpoint begins with, which must
+//! leave as much to writers while it runs. If they could have more now, they would stand still then, and have it all the time after that.
 
 /// In what progress and room are counted.
 pub(crate) const WHOLE: u64 = 1000;
@@ -46,9 +49,17 @@ impl Fill {
         self.dirty_bytes + self.metadata_bytes
     }
 
-    /// How far it has come from `start` to `limit`, of [`WHOLE`]: that of the four which has come furthest.
+    /// Takes away what a step of the checkpoint has let go: `before` it and `after` it, so much was in use.
+    pub(crate) fn let_go(&mut self, before: &Self, after: &Self) {
+        let left = |start: u64, before: u64, after: u64| start.saturating_sub(before.saturating_sub(after));
+        self.log_blocks = left(self.log_blocks, before.log_blocks, after.log_blocks);
+        self.dirty_bytes = left(self.dirty_bytes, before.dirty_bytes, after.dirty_bytes);
+        self.metadata_bytes = left(self.metadata_bytes, before.metadata_bytes, after.metadata_bytes);
+    }
+
+    /// How much is used of what writers may have from `start` on, of [`WHOLE`]: that of the four which has come furthest.
     fn spent(&self, start: &Self, limit: &Limit) -> u64 {
-        let part = |now: u64, start: u64, limit: u64| match limit.saturating_sub(start) {
+        let part = |now: u64, start: u64, limit: u64| match limit.saturating_sub(start).min(limit / 2) {
             0 => {
                 if now > limit {
                     WHOLE
@@ -81,18 +92,47 @@ mod tests {
     #[test]
     fn writers_follow_the_checkpoint() {
         let limit = Limit { log_blocks: 1000, dirty_bytes: 100, metadata_bytes: 100, changes_bytes: 120 };
-        let start = log(200);
-        assert!(!log(399).outruns(&start, &limit, 0) && log(400).outruns(&start, &limit, 0));
-        assert!(!log(699).outruns(&start, &limit, WHOLE / 2) && log(700).outruns(&start, &limit, WHOLE / 2));
+        let start = log(600);
+        assert!(!log(699).outruns(&start, &limit, 0) && log(700).outruns(&start, &limit, 0));
+        assert!(!log(849).outruns(&start, &limit, WHOLE / 2) && log(850).outruns(&start, &limit, WHOLE / 2));
         assert!(!log(999).outruns(&start, &limit, WHOLE) && log(1000).outruns(&start, &limit, WHOLE));
         assert!(!log(0).outruns(&start, &limit, 0), "what was let go");
-        let dirty = Fill { dirty_bytes: 30, ..start };
+        // Half of the limit, also where more is left.
+        let start = log(200);
+        assert!(!log(699).outruns(&start, &limit, WHOLE) && log(700).outruns(&start, &limit, WHOLE));
+        let dirty = Fill { dirty_bytes: 15, ..start };
         assert!(dirty.outruns(&start, &limit, 0) && !dirty.outruns(&start, &limit, WHOLE / 4));
         // Either alone has room.
-        let both = Fill { dirty_bytes: 54, metadata_bytes: 36, ..start };
+        let both = Fill { dirty_bytes: 27, metadata_bytes: 18, ..start };
         let alone = [Fill { dirty_bytes: 0, ..both }, Fill { metadata_bytes: 0, ..both }];
         assert!(alone.iter().all(|alone| !alone.outruns(&start, &limit, WHOLE / 2)));
         assert!(both.outruns(&start, &limit, WHOLE / 2) && !both.outruns(&start, &limit, WHOLE * 7 / 10));
+    }
+
+    /// Writers that have more to write than checkpoints keep up with get as much while each of them runs.
+    #[test]
+    fn no_checkpoint_begins_without_room_because_the_one_before_left_more() {
+        let limit = Limit {
+            log_blocks: 1 << 40,
+            dirty_bytes: 1 << 20,
+            metadata_bytes: 1 << 40,
+            changes_bytes: 1 << 40,
+        };
+        let of = |dirty_bytes: u64| Fill { dirty_bytes, ..Fill::default() };
+        let mut begins = limit.dirty_bytes / 8;
+        for _ in 0..20 {
+            let (start, mut now) = (of(begins), of(begins));
+            for progress in 0..WHOLE {
+                while !now.outruns(&start, &limit, progress) {
+                    now.dirty_bytes += 64;
+                }
+            }
+            assert!(now.dirty_bytes <= limit.dirty_bytes);
+            let came = now.dirty_bytes - begins;
+            assert!(came >= limit.dirty_bytes * 45 / 100, "{came} where {begins} were there before");
+            // What it began with is let go; the next one begins at once.
+            begins = came;
+        }
     }
 
     #[test]

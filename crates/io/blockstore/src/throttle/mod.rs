@@ -11,6 +11,8 @@ use nacre_types::Stamp;
 /// Of [`WHOLE`], the end of what comes before the commit but for the homes: they begin a little above the end of the part
 /// before, so that a writer that keeps to the line need not wait for the whole of a part whose progress cannot be told.
 const SETTLED: u64 = WHOLE * 2 / 100;
+/// The end of the commit. What follows waits for no device: in no time where writers wait, in a long one where they need not.
+pub(crate) const COMMITTED: u64 = WHOLE * 95 / 100;
 /// No part is taken for shorter.
 const SHARE_MIN: u64 = WHOLE * 3 / 100;
 
@@ -42,7 +44,7 @@ pub(crate) struct CheckpointShares {
 impl Default for CheckpointShares {
     /// By the time that the parts take with a log full of small writes to few objects.
     fn default() -> Self {
-        Self { clock: None, ends: Ends { written: 750, settled: 770, encoded: 850 } }
+        Self { clock: None, ends: Ends { written: 720, settled: 740, encoded: 810 } }
     }
 }
 
@@ -74,11 +76,11 @@ impl Ends {
     /// Of a checkpoint whose homes, batch and commit took so long.
     fn of([homes, batch, commit]: [u64; 3]) -> Self {
         let all = homes.saturating_add(batch).saturating_add(commit).max(1);
-        let share = |part: u64| (part.saturating_mul(WHOLE) / all).max(SHARE_MIN);
+        let share = |part: u64| (part.saturating_mul(COMMITTED) / all).max(SHARE_MIN);
         let (homes, batch, commit) = (share(homes), share(batch), share(commit));
         let all = homes + batch + commit;
-        let settled = homes * WHOLE / all;
-        Self { written: settled.saturating_sub(SETTLED), settled, encoded: (homes + batch) * WHOLE / all }
+        let settled = homes * COMMITTED / all;
+        Self { written: settled.saturating_sub(SETTLED), settled, encoded: (homes + batch) * COMMITTED / all }
     }
 
     /// One checkpoint may be unlike the next: half of what is known is of it.
@@ -98,12 +100,12 @@ mod tests {
     #[test]
     fn parts_end_by_their_time() {
         let ends = Ends::of([600, 100, 300]);
-        assert_eq!(ends, Ends { written: 580, settled: 600, encoded: 700 });
+        assert_eq!(ends, Ends { written: 550, settled: 570, encoded: 665 });
         let ends = Ends::of([1 << 40, 0, 0]);
-        assert!(ends.settled > 900 && ends.settled < ends.encoded && ends.encoded < WHOLE, "{ends:?}");
+        assert!(ends.settled > 850 && ends.settled < ends.encoded && ends.encoded < COMMITTED, "{ends:?}");
         let ends = Ends::of([0, 0, 0]);
         assert!(
-            ends.written < ends.settled && ends.settled < ends.encoded && ends.encoded < WHOLE,
+            ends.written < ends.settled && ends.settled < ends.encoded && ends.encoded < COMMITTED,
             "{ends:?}"
         );
     }
@@ -111,6 +113,6 @@ mod tests {
     #[test]
     fn the_last_checkpoint_counts_half() {
         let (old, new) = (Ends { written: 700, settled: 720, encoded: 800 }, Ends::of([180, 40, 780]));
-        assert_eq!(old.halfway_to(new), Ends { written: 430, settled: 450, encoded: 510 });
+        assert_eq!(old.halfway_to(new), Ends { written: 425, settled: 445, encoded: 504 });
     }
 }
