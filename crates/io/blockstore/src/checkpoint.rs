@@ -133,18 +133,34 @@ pub(crate) enum Stage {
         home: usize,
     },
     Commit,
-    /// Of homes and objects, how many are left, and how many there were.
-    Adopt {
-        left: usize,
-        all: usize,
-    },
+    /// Homes and objects.
+    Adopt(Left),
     Release,
-    /// Likewise of runs.
-    Free {
-        left: usize,
-        all: usize,
-    },
+    /// Runs.
+    Free(Left),
     Done,
+}
+
+/// How much of a stage's work there is still, and was at its beginning.
+#[derive(Clone, Copy)]
+pub(crate) struct Left {
+    now: usize,
+    all: usize,
+}
+
+impl Left {
+    pub(crate) const fn new(all: usize) -> Self {
+        Self { now: all, all }
+    }
+
+    pub(crate) const fn with(self, now: usize) -> Self {
+        Self { now, ..self }
+    }
+
+    /// How much is done, of [`WHOLE`].
+    fn done(self) -> u64 {
+        WHOLE - self.now.min(self.all) as u64 * WHOLE / self.all.max(1) as u64
+    }
 }
 
 /// A checkpoint under way.
@@ -196,9 +212,9 @@ impl Checkpoint {
             Stage::Logs { .. } => "encode logs",
             Stage::Space { .. } => "encode space",
             Stage::Commit => "commit",
-            Stage::Adopt { .. } => "adopt",
+            Stage::Adopt(_) => "adopt",
             Stage::Release => "let go",
-            Stage::Free { .. } => "free",
+            Stage::Free(_) => "free",
             Stage::Done => "done",
         }
     }
@@ -212,7 +228,6 @@ impl Checkpoint {
     pub(crate) fn progress(&self, ends: Ends, committed: u64) -> u64 {
         let part = |home: usize| home as u64 * WHOLE / self.homes.len().max(1) as u64;
         let between = |begin: u64, end: u64, part: u64| begin + (end - begin) * part.min(WHOLE) / WHOLE;
-        let done = |left: usize, all: usize| WHOLE - left.min(all) as u64 * WHOLE / all.max(1) as u64;
         let adopted = COMMITTED.midpoint(WHOLE);
         match self.stage {
             Stage::Gather { .. } => 0,
@@ -227,9 +242,9 @@ impl Checkpoint {
             Stage::Pairs { .. } | Stage::Logs { .. } => ends.settled.midpoint(ends.encoded),
             Stage::Space { home } => between(ends.settled, ends.encoded, WHOLE / 2 + part(home) / 2),
             Stage::Commit => between(ends.encoded, COMMITTED, committed),
-            Stage::Adopt { left, all } => between(COMMITTED, adopted, done(left, all)),
+            Stage::Adopt(left) => between(COMMITTED, adopted, left.done()),
             Stage::Release => adopted,
-            Stage::Free { left, all } => between(adopted, WHOLE, done(left, all)),
+            Stage::Free(left) => between(adopted, WHOLE, left.done()),
             Stage::Done => WHOLE,
         }
     }

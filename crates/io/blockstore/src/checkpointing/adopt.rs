@@ -4,7 +4,7 @@ use super::{CHUNKS_PER_STEP, PAIRS_PER_STEP};
 use crate::alloc::Cuts;
 use crate::blob::{Blob, Place};
 use crate::blocks::{Blocks, Period};
-use crate::checkpoint::{Checkpoint, Home, Stage, blobs_of};
+use crate::checkpoint::{Checkpoint, Home, Left, Stage, blobs_of};
 use crate::onode::Onode;
 use crate::options::Planted;
 use crate::slot::Slot;
@@ -31,7 +31,7 @@ fn in_new_blobs(homes: &[Home]) -> impl Iterator<Item = (Range<usize>, &Arc<Blob
 
 impl BlockStore {
     /// Objects of the cut become clean ones, the last one first.
-    pub(super) fn adopt(&mut self, checkpoint: &mut Checkpoint, all: usize) -> bool {
+    pub(super) fn adopt(&mut self, checkpoint: &mut Checkpoint, left: Left) -> bool {
         let mut adopted = 0;
         while adopted < ADOPTIONS_PER_STEP {
             let Some((id, onode)) = self.table.onodes.frozen.pop_last() else {
@@ -51,8 +51,8 @@ impl BlockStore {
                 adopted += self.adopt_all(id, onode, &homes, checkpoint.period);
             }
         }
-        checkpoint.stage =
-            Stage::Adopt { left: checkpoint.homes.len() + self.table.onodes.frozen.len(), all };
+        let now = checkpoint.homes.len() + self.table.onodes.frozen.len();
+        checkpoint.stage = Stage::Adopt(left.with(now));
         true
     }
 
@@ -154,14 +154,13 @@ impl BlockStore {
         let Table { pairs, onodes, log, .. } = &mut self.table;
         let more = pairs.release(PAIRS_PER_STEP) | log.release(CHUNKS_PER_STEP) | onodes.release(1);
         if !more {
-            let all = self.table.space.alloc.runs_to_free();
-            checkpoint.stage = Stage::Free { left: all, all };
+            checkpoint.stage = Stage::Free(Left::new(self.table.space.alloc.runs_to_free()));
         }
         true
     }
 
     /// Frees what nothing refers to any more.
-    pub(super) fn free(&mut self, checkpoint: &mut Checkpoint, all: usize) -> bool {
+    pub(super) fn free(&mut self, checkpoint: &mut Checkpoint, left: Left) -> bool {
         let freed = self.table.space.alloc.free_some(FREES_PER_STEP);
         if freed.is_empty() {
             self.checkpoints += 1;
@@ -176,7 +175,7 @@ impl BlockStore {
             damaged.iter().for_each(|block| drop(self.damaged.remove(block)));
         }
         self.frees += 1;
-        checkpoint.stage = Stage::Free { left: self.table.space.alloc.runs_to_free(), all };
+        checkpoint.stage = Stage::Free(left.with(self.table.space.alloc.runs_to_free()));
         true
     }
 }

@@ -13,7 +13,7 @@ mod encode;
 mod homes;
 mod packing;
 
-use crate::checkpoint::{Bases, Checkpoint, Stage};
+use crate::checkpoint::{Bases, Checkpoint, Left, Stage};
 use crate::kv_schema::{self, State};
 use crate::options::Planted;
 use crate::store::BlockStore;
@@ -153,9 +153,9 @@ impl BlockStore {
             Stage::Logs { last } => self.encode_logs(checkpoint, *last),
             Stage::Space { home } => self.encode_space(checkpoint, *home),
             Stage::Commit | Stage::Done => false,
-            Stage::Adopt { all, .. } => self.adopt(checkpoint, *all),
+            Stage::Adopt(left) => self.adopt(checkpoint, *left),
             Stage::Release => self.release(checkpoint),
-            Stage::Free { all, .. } => self.free(checkpoint, *all),
+            Stage::Free(left) => self.free(checkpoint, *left),
         }
     }
 
@@ -185,15 +185,13 @@ impl BlockStore {
             return self.fail(error.to_string());
         }
         let before = self.fill();
-        let Some(checkpoint) = &mut self.checkpoint else { return };
+        let Some(mut checkpoint) = self.checkpoint.take() else { return };
         assert!(checkpoint.is_committing(), "nothing else is submitted to the KV store");
         self.wal.checkpoint_durable(checkpoint.number, checkpoint.state.wal, &mut self.durable);
         self.shares.committed(checkpoint.begins);
-        let all = checkpoint.homes.len() + self.table.onodes.frozen.len();
-        checkpoint.stage = Stage::Adopt { left: all, all };
-        let mut left = std::mem::take(&mut checkpoint.fill);
-        left.let_go(&before, &self.fill());
-        self.checkpoint.iter_mut().for_each(|checkpoint| checkpoint.fill = left);
+        checkpoint.stage = Stage::Adopt(Left::new(checkpoint.homes.len() + self.table.onodes.frozen.len()));
+        checkpoint.fill.let_go(&before, &self.fill());
+        self.checkpoint = Some(checkpoint);
         self.leases_durable();
     }
 }

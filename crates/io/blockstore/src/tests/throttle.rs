@@ -39,6 +39,33 @@ fn longest_silence(mut rig: Rig, stage: &str) -> u64 {
     longest
 }
 
+/// Each writer's block is written once. Where dirty blocks are the limit, a checkpoint begins with what came during the one before: with as
+/// much as may be there, writers would stand still until it has written all of that home.
+#[test]
+fn no_checkpoint_begins_with_more_than_half_of_what_may_be_dirty() {
+    const HALF: u64 = 4 << 20;
+    let mut rig = Rig::new(13, 512 << 20, Options { overlay_bytes_max: HALF, ..Options::default() });
+    let mut store = rig.open();
+    let mut rng = SeededEntropy(13);
+    let (mut out, mut begins) = (Vec::new(), Vec::new());
+    let mut seen = 0;
+    for nth in 0..WRITES * 2 {
+        let (object, offset) = (rng.u64() % 64, rng.u64() % 1024 * 4096);
+        store.submit(write(object, offset, vec![7; 4096]), StoreToken::without_pg(nth)).expect("room");
+        // So many that the steps behind a commit take a while.
+        while store.waiting() >= 16 * DEPTH {
+            store.drain(&mut out);
+            out.clear();
+            if let Some(checkpoint) = store.checkpoint.as_ref().filter(|_| store.checkpoints() + 1 > seen) {
+                begins.push(checkpoint.fill().dirty_bytes);
+                seen = store.checkpoints() + 1;
+            }
+        }
+    }
+    assert!(begins.len() > 8, "{begins:?}");
+    assert!(begins.iter().all(|begin| *begin < HALF * 5 / 4), "{begins:?}");
+}
+
 /// 33 were seen. To write on until the log is full makes them 362.
 #[test]
 fn writers_wait_often_and_not_long_while_blocks_are_written_home() {

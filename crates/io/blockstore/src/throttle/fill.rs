@@ -11,8 +11,8 @@
 //!        cut   progress     end     by the time that its parts take: see [`super`]
 //! ```
 //!
-//! All is what is left at the cut, and half of the limit at most: what is used since is what the next checkpoint begins with, which must
-//! leave as much to writers while it runs. If they could have more now, they would stand still then, and have it all the time after that.
+//! All is what is left at the cut, and half of the limit at most, since the next checkpoint begins with what was used in this one. With
+//! more, every other one would begin with nearly the whole limit in use, and writers would stand still as long as it takes.
 
 /// In what progress and room are counted.
 pub(crate) const WHOLE: u64 = 1000;

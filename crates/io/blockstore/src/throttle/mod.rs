@@ -11,7 +11,7 @@ use nacre_types::Stamp;
 /// Of [`WHOLE`], the end of what comes before the commit but for the homes: they begin a little above the end of the part
 /// before, so that a writer that keeps to the line need not wait for the whole of a part whose progress cannot be told.
 const SETTLED: u64 = WHOLE * 2 / 100;
-/// The end of the commit. What follows waits for no device: in no time where writers wait, in a long one where they need not.
+/// The end of the commit. What follows waits for no device, so it takes no time worth measuring where writers wait for it.
 pub(crate) const COMMITTED: u64 = WHOLE * 95 / 100;
 /// No part is taken for shorter.
 const SHARE_MIN: u64 = WHOLE * 3 / 100;
