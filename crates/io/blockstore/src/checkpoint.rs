@@ -133,10 +133,10 @@ pub(crate) enum Stage {
         home: usize,
     },
     Commit,
-    /// Homes and objects.
+    /// Homes, and objects of the cut.
     Adopt(Left),
     Release,
-    /// Runs.
+    /// Runs of blocks that nothing refers to any more.
     Free(Left),
     Done,
 }
@@ -168,7 +168,7 @@ pub(crate) struct Checkpoint {
     pub(crate) cut: Cuts,
     /// What was changed in this period, the cut's end of it, is in the checkpoint.
     pub(crate) period: Period,
-    /// What was in use at the cut, without what was let go since.
+    /// What was in use at the cut, without what was given back since.
     pub(crate) fill: Fill,
     pub(crate) number: TxnNumber,
     pub(crate) state: State,

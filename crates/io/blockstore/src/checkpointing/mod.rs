@@ -116,7 +116,7 @@ impl BlockStore {
             let Some(mut checkpoint) = self.checkpoint.take() else { return false };
             let before = self.fill();
             let advanced = self.step(&mut checkpoint);
-            checkpoint.fill.let_go(&before, &self.fill());
+            checkpoint.fill.give_back(&before, &self.fill());
             if matches!(checkpoint.stage, Stage::Done) {
                 return false;
             }
@@ -190,7 +190,7 @@ impl BlockStore {
         self.wal.checkpoint_durable(checkpoint.number, checkpoint.state.wal, &mut self.durable);
         self.shares.committed(checkpoint.begins);
         checkpoint.stage = Stage::Adopt(Left::new(checkpoint.homes.len() + self.table.onodes.frozen.len()));
-        checkpoint.fill.let_go(&before, &self.fill());
+        checkpoint.fill.give_back(&before, &self.fill());
         self.checkpoint = Some(checkpoint);
         self.leases_durable();
     }

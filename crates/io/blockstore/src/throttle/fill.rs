@@ -49,8 +49,8 @@ impl Fill {
         self.dirty_bytes + self.metadata_bytes
     }
 
-    /// Takes away what a step of the checkpoint has let go: `before` it and `after` it, so much was in use.
-    pub(crate) fn let_go(&mut self, before: &Self, after: &Self) {
+    /// Takes away what a step of the checkpoint has given back: `before` it and `after` it, so much was in use.
+    pub(crate) fn give_back(&mut self, before: &Self, after: &Self) {
         let left = |start: u64, before: u64, after: u64| start.saturating_sub(before.saturating_sub(after));
         self.log_blocks = left(self.log_blocks, before.log_blocks, after.log_blocks);
         self.dirty_bytes = left(self.dirty_bytes, before.dirty_bytes, after.dirty_bytes);
