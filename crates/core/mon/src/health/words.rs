@@ -194,7 +194,7 @@ const WORDS: &[(&str, &str, &str)] = &[
     (
         "OSD_SLOW_DEVICE",
         "A device takes several times as long as others of its class: writes of its PGs wait for it.",
-        "Its OSD leads no PGs meanwhile. Replace the device, or 'ceph osd out N' while it still answers (docs/runbooks/slow-devices.md).",
+        "Its OSD leads no PGs meanwhile, and is marked out where others have room for its copies. Replace the device (docs/runbooks/slow-devices.md).",
     ),
     (
         "OSD_SLOW_LINK",
