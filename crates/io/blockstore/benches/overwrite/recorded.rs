@@ -5,7 +5,7 @@ use nacre_env::disk::{DiskCompletion, DiskInfo, DiskTag, Durability};
 use nacre_env::real::RealDisk;
 use nacre_env::{Clock, Disk, File, FileRoom, RealClock};
 use nacre_types::Stamp;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -53,8 +53,8 @@ pub(crate) struct FileRequest {
 pub(crate) struct Kept {
     pub(crate) data: Vec<DataRequest>,
     /// By file, and by the thread that asked: calls of one thread come one after the other.
-    pub(crate) files: HashMap<(&'static str, ThreadId), Vec<FileRequest>>,
-    under_way: HashMap<DiskTag, usize>,
+    pub(crate) files: Vec<(&'static str, ThreadId, Vec<FileRequest>)>,
+    under_way: BTreeMap<DiskTag, usize>,
     /// Requests of the log that were done since clients' writes last were.
     logs_done: Vec<usize>,
 }
@@ -131,8 +131,11 @@ impl Record {
 
     fn note_call(&self, file: &'static str, call: FileCall, offset: u64, bytes: usize) {
         self.with(|kept, at| {
-            let calls = kept.files.entry((file, std::thread::current().id())).or_default();
-            calls.push(FileRequest { at, call, offset, bytes });
+            let (thread, request) = (std::thread::current().id(), FileRequest { at, call, offset, bytes });
+            match kept.files.iter_mut().find(|(name, of, _)| *name == file && *of == thread) {
+                Some((_, _, calls)) => calls.push(request),
+                None => kept.files.push((file, thread, vec![request])),
+            }
         });
     }
 }

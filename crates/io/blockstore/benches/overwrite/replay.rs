@@ -1,6 +1,11 @@
 //! The raw device under the same requests: what a store asked of its files is asked of them again, at the same moments, with no store
 //! above them. What the log's requests then take is the device's own, with its other requests beside them.
 
+#![allow(
+    clippy::disallowed_methods,
+    reason = "a tool: requests wait for their moments on threads of their own"
+)]
+
 use crate::recorded::{CACHED, DURABLE, DataRequest, FLUSH, FileCall, FileRequest, Kept, LOG, READ};
 use nacre_buf::{AlignedBuf, Bytes};
 use nacre_env::disk::{DiskTag, Durability};
@@ -24,17 +29,16 @@ pub(crate) fn replay(folder: &Path, kept: Kept) -> anyhow::Result<()> {
     let clock = RealClock::start();
     let Some(first) = kept.data.iter().map(|request| request.at).min() else { return Ok(()) };
     let seen: Vec<(Duration, usize)> = logs(&kept.data);
-    let files: Vec<&str> = kept.files.keys().map(|(name, _)| *name).collect();
     let mut opened: Vec<(&str, Arc<dyn File>)> = Vec::new();
-    for name in files {
-        if opened.iter().all(|(known, _)| *known != name) {
+    for (name, ..) in &kept.files {
+        if opened.iter().all(|(known, _)| known != name) {
             opened.push((name, nacre_kv::open_file(&folder.join(name))?));
         }
     }
     let begin = clock.now() + Duration::from_millis(100);
     let mut threads = Vec::new();
     let (mut writes, mut syncs, mut bytes) = (0, 0, 0);
-    for ((name, _), calls) in kept.files {
+    for (name, _, calls) in kept.files {
         writes += calls.iter().filter(|call| matches!(call.call, FileCall::Write)).count();
         syncs += calls.iter().filter(|call| matches!(call.call, FileCall::Sync)).count();
         bytes += calls
