@@ -2,8 +2,9 @@
 //! for `nacre_mgr::slow_devices`, by what the OSDs report.
 //!
 //! An OSD is relieved by primary affinity 0, which all clients understand: reads, and the work of primaries, go to others. It stays in the
-//! acting sets, so that writes of its PGs still wait for it; where that lasts, one OSD at a time is marked out (`slow_osd_out`). Never OSDs of more than one host at a time; where all are on one host, one OSD. An operator who sets
-//! the affinity or the weight of a slow OSD himself has the last word until it is well.
+//! acting sets, so that writes of its PGs still wait for it; where that lasts, one OSD at a time is marked out (`slow_osd_out`). Never OSDs
+//! of more than one host at a time; where all are on one host, one OSD. An operator who sets the affinity or the weight of a slow OSD
+//! himself has the last word until it is well.
 
 use crate::health::device_checks::place;
 use crate::mon::{Cx, Mon};

@@ -3,15 +3,15 @@
 //!
 //! `cargo bench -p nacre-blockstore` prints one line per run; `NACRE_BENCH_SECONDS`, `_DEPTH`, `_OBJECTS`, `_OBJECT_KIB`, `_MEMORY_MIB`
 //! (target of the store), `_LOOKUPS` (1: each object is looked up once at first, as in a store that has run for a while), `_WARM_SECONDS`
-//! (writes before those that are measured), `_JOURNAL_MIB` (each half of the journal before the KV
-//! store, if it is to be another than an OSD has with that target; none with 0), `_WRITE_KIB` (of a write), `_INLINE_KIB` (writes of up to
-//! so much travel in the log's record), `_RAW` (1: what the store asked of its files is asked of them again behind it, at the same moments and
-//! with no store above them, and the store is gone then: [`replay`]), `_PLACED` (with so many writes under way shorter ones of whole blocks go beside the record, too),
+//! (writes before those that are measured), `_JOURNAL_MIB` (each half of the journal before the KV store, if it is to be another than an
+//! OSD has with that target; none with 0), `_WRITE_KIB` (of a write), `_INLINE_KIB` (writes of up to so much travel in the log's record),
+//! `_RAW` (1: what the store asked of its files is asked of them again behind it, at the same moments and with no store above them, and the
+//! store is gone then: [`replay`]), `_PLACED` (with so many writes under way shorter ones of whole blocks go beside the record, too),
 //! `_WRITES` and `_WARM_WRITES` (so many in place of seconds: what is written per byte is compared at the same number of writes),
 //! `_READ_OBJECTS` (so many are read whole behind the writes, one after the other), `_BLOCK_DEVICE` (such as `loop1`: what the device
-//! counted meanwhile is said, too). `NACRE_BENCH_STORE` names a folder whose store is used again, or made, and kept: runs in alternation need not fill theirs each time, and a store that was
-//! filled long ago is faster than a new file. In the end the process is replaced by itself, which is to the store as if it had been
-//! killed, and says how long it takes to open it.
+//! counted meanwhile is said, too). `NACRE_BENCH_STORE` names a folder whose store is used again, or made, and kept: runs in alternation
+//! need not fill theirs each time, and a store that was filled long ago is faster than a new file. In the end the process is replaced by
+//! itself, which is to the store as if it had been killed, and says how long it takes to open it.
 //!
 //! The time of a `drain` on the processor is what the store does to the shard; by the clock, it includes the machine's neighbours. Bytes
 //! written and read are the process's, as the kernel counts them (`/proc/self/io`): data, log and metadata. Of the data's file requests are
@@ -30,7 +30,7 @@ use nacre_store::{Completion, ObjectStore, StoreState};
 use nacre_txn::{FetchFrom, ObjectView, Op, StoreToken, Transaction};
 use nacre_types::entropy::SeededEntropy;
 use nacre_types::{Entropy, Eversion, HObject, PgId, SpgId, Stamp};
-use recorded::{KINDS, Record, RecordedDisk, RecordedFile};
+use recorded::{KINDS, READ, Record, RecordedDisk, RecordedFile};
 use std::io::Write;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -314,7 +314,7 @@ impl Bench {
         let count = latencies.len().max(1) as f64;
         latencies.sort_unstable();
         let median = latencies.get(latencies.len() / 2).copied().unwrap_or_default();
-        let reads = self.record.counts()[4][0] - before[4][0];
+        let reads = self.record.counts()[READ][0] - before[READ][0];
         let free = self.store.counters().free;
         writeln!(
             std::io::stdout(),
@@ -360,20 +360,19 @@ fn open_kv(
     record: &Record,
 ) -> anyhow::Result<Box<dyn KvStore + Send>> {
     let kv_options = KvOptions { cache_bytes: options.kv_cache_bytes, ..KvOptions::default() };
-    let recorded =
-        |name, file| -> Arc<dyn File> { Arc::new(RecordedFile { file, record: record.clone(), name }) };
-    let of_tree = record.clone();
-    let through =
-        move |file| -> Arc<dyn File> { Arc::new(RecordedFile { file, record: of_tree.clone(), name: TREE }) };
-    let tree = RedbKv::open_through(&folder.join(TREE), through, kv_options)?;
+    let recorded = |name| {
+        let record = record.clone();
+        move |file| -> Arc<dyn File> { Arc::new(RecordedFile { file, record: record.clone(), name }) }
+    };
+    let tree = RedbKv::open_through(&folder.join(TREE), recorded(TREE), kv_options)?;
     let (half_bytes, path) = (journal_bytes()? as u64, folder.join(JOURNAL));
     let kv: Box<dyn KvStore + Send> = if half_bytes == 0 {
         Box::new(tree)
     } else if nacre_kv::has_journal(&tree)? {
-        Box::new(JournaledKv::open(tree, recorded(JOURNAL, nacre_kv::open_file(&path)?), Some(half_bytes))?)
+        Box::new(JournaledKv::open(tree, recorded(JOURNAL)(nacre_kv::open_file(&path)?), Some(half_bytes))?)
     } else {
         let journal = JournalOptions { id: ID, half_bytes, mark: KvBatch::default() };
-        let made = JournaledKv::make(tree, recorded(JOURNAL, nacre_kv::create_file(&path)?), journal);
+        let made = JournaledKv::make(tree, recorded(JOURNAL)(nacre_kv::create_file(&path)?), journal);
         Box::new(made.map_err(|(_, error)| error)?)
     };
     for fd in kv.wake_fds() {

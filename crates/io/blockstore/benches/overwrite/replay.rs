@@ -39,13 +39,13 @@ pub(crate) fn replay(folder: &Path, kept: Kept) -> anyhow::Result<()> {
     let mut threads = Vec::new();
     let (mut writes, mut syncs, mut bytes) = (0, 0, 0);
     for (name, _, calls) in kept.files {
-        writes += calls.iter().filter(|call| matches!(call.call, FileCall::Write)).count();
-        syncs += calls.iter().filter(|call| matches!(call.call, FileCall::Sync)).count();
-        bytes += calls
-            .iter()
-            .filter(|call| matches!(call.call, FileCall::Write))
-            .map(|call| call.bytes)
-            .sum::<usize>();
+        for call in &calls {
+            match call.call {
+                FileCall::Write => (writes, bytes) = (writes + 1, bytes + call.bytes),
+                FileCall::Sync => syncs += 1,
+                FileCall::Read | FileCall::WriteBack => (),
+            }
+        }
         let file = opened.iter().find(|(known, _)| *known == name).map(|(_, file)| Arc::clone(file));
         let file = file.expect("opened above");
         threads.push(std::thread::spawn(move || ask_file(file.as_ref(), &calls, clock, first, begin)));

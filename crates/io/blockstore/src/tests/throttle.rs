@@ -39,7 +39,7 @@ fn longest_silence(mut rig: Rig, stage: &str) -> u64 {
     longest
 }
 
-/// Each writer's block is written once. Where dirty blocks are the limit, a checkpoint begins with what came during the one before: with as
+/// Where dirty blocks are the limit, a checkpoint begins with what came during the one before: with as
 /// much as may be there, writers would stand still until it has written all of that home.
 #[test]
 fn no_checkpoint_begins_with_more_than_half_of_what_may_be_dirty() {
