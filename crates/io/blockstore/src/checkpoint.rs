@@ -29,7 +29,7 @@ use crate::freemap::RefChanges;
 use crate::kv_schema::State;
 use crate::page::page_of;
 use crate::throttle::fill::{Fill, WHOLE};
-use crate::throttle::{Begins, COMMITTED, Ends};
+use crate::throttle::{Begins, Ends};
 use crate::wal::TxnNumber;
 use nacre_buf::Bytes;
 use nacre_kv::KvBatch;
@@ -228,7 +228,6 @@ impl Checkpoint {
     pub(crate) fn progress(&self, ends: Ends, committed: u64) -> u64 {
         let part = |home: usize| home as u64 * WHOLE / self.homes.len().max(1) as u64;
         let between = |begin: u64, end: u64, part: u64| begin + (end - begin) * part.min(WHOLE) / WHOLE;
-        let adopted = COMMITTED.midpoint(WHOLE);
         match self.stage {
             Stage::Gather { .. } => 0,
             Stage::Place { .. } => between(0, ends.written, part(self.tried)),
@@ -241,10 +240,10 @@ impl Checkpoint {
             Stage::Objects { home, .. } => between(ends.settled, ends.encoded, part(home) / 2),
             Stage::Pairs { .. } | Stage::Logs { .. } => ends.settled.midpoint(ends.encoded),
             Stage::Space { home } => between(ends.settled, ends.encoded, WHOLE / 2 + part(home) / 2),
-            Stage::Commit => between(ends.encoded, COMMITTED, committed),
-            Stage::Adopt(left) => between(COMMITTED, adopted, left.done()),
-            Stage::Release => adopted,
-            Stage::Free(left) => between(adopted, WHOLE, left.done()),
+            Stage::Commit => between(ends.encoded, ends.committed, committed),
+            Stage::Adopt(left) => between(ends.committed, ends.adopted, left.done()),
+            Stage::Release => ends.adopted,
+            Stage::Free(left) => between(ends.adopted, WHOLE, left.done()),
             Stage::Done => WHOLE,
         }
     }

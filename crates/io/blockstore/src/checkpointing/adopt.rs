@@ -37,6 +37,7 @@ impl BlockStore {
             let Some((id, onode)) = self.table.onodes.frozen.pop_last() else {
                 let early = self.options.planted == Planted::EarlyReuse;
                 self.table.space.alloc.checkpoint_durable(if early { Cuts::MAX } else { checkpoint.cut });
+                checkpoint.begins.release = self.shares.now();
                 checkpoint.stage = Stage::Release;
                 return true;
             };

@@ -118,6 +118,7 @@ impl BlockStore {
             let advanced = self.step(&mut checkpoint);
             checkpoint.fill.give_back(&before, &self.fill());
             if matches!(checkpoint.stage, Stage::Done) {
+                self.shares.ended(checkpoint.begins);
                 return false;
             }
             self.checkpoint = Some(checkpoint);
@@ -188,7 +189,7 @@ impl BlockStore {
         let Some(mut checkpoint) = self.checkpoint.take() else { return };
         assert!(checkpoint.is_committing(), "nothing else is submitted to the KV store");
         self.wal.checkpoint_durable(checkpoint.number, checkpoint.state.wal, &mut self.durable);
-        self.shares.committed(checkpoint.begins);
+        checkpoint.begins.adopt = self.shares.now();
         checkpoint.stage = Stage::Adopt(Left::new(checkpoint.homes.len() + self.table.onodes.frozen.len()));
         checkpoint.fill.give_back(&before, &self.fill());
         self.checkpoint = Some(checkpoint);

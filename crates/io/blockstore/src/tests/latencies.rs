@@ -28,7 +28,7 @@ impl Clock for Ticking {
     }
 }
 
-fn open(rig: &mut Rig) -> (BlockStore, Arc<AtomicU64>) {
+pub(super) fn open(rig: &mut Rig) -> (BlockStore, Arc<AtomicU64>) {
     let now = Arc::new(AtomicU64::new(1_000_000_000));
     let mut store = rig.open();
     store.set_clock(Box::new(Ticking(Arc::clone(&now))));

@@ -1,8 +1,11 @@
 //! Writers that outrun checkpoints are slowed down, not stopped.
 
 use super::faults::write;
+use super::latencies;
 use super::rig::Rig;
 use crate::Options;
+use crate::throttle::Ends;
+use crate::throttle::fill::WHOLE;
 use nacre_store::ObjectStore;
 use nacre_txn::StoreToken;
 use nacre_types::Entropy;
@@ -64,6 +67,22 @@ fn no_checkpoint_begins_with_more_than_half_of_what_may_be_dirty() {
     }
     assert!(begins.len() > 8, "{begins:?}");
     assert!(begins.iter().all(|begin| *begin < HALF * 5 / 4), "{begins:?}");
+}
+
+/// Of each part of a checkpoint it is known when it began.
+#[test]
+fn what_each_part_of_a_checkpoint_takes_is_learned() {
+    let (mut store, _) = latencies::open(&mut rig());
+    let before = store.shares.ends();
+    store.submit(write(1, 0, vec![1; WRITE_BYTES]), StoreToken::without_pg(1)).expect("room");
+    store.finish_checkpoint();
+    let after = store.shares.ends();
+    let of = |end: fn(&Ends) -> u64| 2 * end(&after) - end(&before);
+    let [settled, encoded, committed, adopted] =
+        [of(|ends| ends.settled), of(|ends| ends.encoded), of(|ends| ends.committed), of(|ends| ends.adopted)];
+    // The clock goes on with each look. Behind the home's write there is one for each part, which are all as long, then.
+    let parts = [encoded - settled, committed - encoded, adopted - committed, WHOLE - adopted];
+    assert!(parts.iter().all(|part| *part > 20 && part.abs_diff(parts[0]) < 4), "{parts:?}");
 }
 
 /// 33 were seen. To write on until the log is full makes them 362.

@@ -119,10 +119,7 @@ impl<S: KvStore> KvStore for JournaledKv<S> {
                 );
                 APPENDED + (COMMITTED - APPENDED) * done.min(all) / all.max(1)
             }
-            (None, Under::Append(_)) if self.merge.is_some() => {
-                self.core.append_so_far() * APPENDED / COMMITTED
-            }
-            (None, Under::Append(_)) => self.core.append_so_far(),
+            (None, Under::Append(_)) => self.core.append_so_far() * self.append_part() / COMMITTED,
             (None, Under::Below(_)) => self.below.progress(),
             (None, _) => 0,
         }
@@ -132,10 +129,9 @@ impl<S: KvStore> KvStore for JournaledKv<S> {
         self.asked_at.set(progress);
         match (self.waiting.front(), &self.under) {
             (Some(_), _) => self.arm(self.merged_so_far()),
-            (None, Under::Append(_)) if self.merge.is_some() => {
-                self.core.rouse_at(progress.saturating_mul(COMMITTED) / APPENDED)
+            (None, Under::Append(_)) => {
+                self.core.rouse_at(progress.saturating_mul(COMMITTED) / self.append_part())
             }
-            (None, Under::Append(_)) => self.core.rouse_at(progress),
             (None, _) => self.below.wake_at(progress),
         }
     }

@@ -1,7 +1,8 @@
 //! Merging a frozen half into the store below: in parts, at the pace of what comes meanwhile.
 //!
-//! Completions of commits wait when the half that is being written is fuller, in shares, than the frozen one is merged. Before that,
-//! as long as the merge is well ahead, nobody waits for it, and it leaves the device to others most of the time.
+//! The completion of a commit waits until the frozen half is merged as far, in shares, as the half that is being written was full before
+//! it: so the first one of a half does not wait for a merge that has only begun. As long as the merge is well ahead, nobody waits for it,
+//! and it leaves the device to others most of the time.
 
 use super::{JournaledKv, Kind, PART_TAG, Under};
 use crate::journal::work::Job;
@@ -98,13 +99,18 @@ impl<S: KvStore> JournaledKv<S> {
         bytes.saturating_mul(MERGED) / self.core.half_bytes()
     }
 
-    /// Of [`MERGED`], what has to be merged while the active half is so full.
+    /// Of [`MERGED`], what has to be merged for the batch that came last.
     pub(super) fn needed(&self) -> u64 {
-        self.share(self.used_bytes)
+        self.share(self.used_bytes - self.last_bytes)
     }
 
-    /// Says below whether somebody waits for the merge: now, or if another batch as long as the last one came, or for the room that it
-    /// gives back in the end.
+    /// Of [`COMMITTED`], the part of the append in the batch that is being appended.
+    pub(super) fn append_part(&self) -> u64 {
+        if self.merged_so_far() >= self.share(self.used_bytes) { COMMITTED } else { APPENDED }
+    }
+
+    /// Says below whether somebody waits for the merge: now, or if two more batches as long as the last one came, of which the second may
+    /// need the room that the merge gives back in the end, or for the room that the store below has.
     fn pace(&self, merged: u64) {
         let is_idle = matches!(self.under, Under::Nothing | Under::Append(_)) && self.waiting.is_empty();
         let is_ahead = merged >= self.share(self.used_bytes + self.last_bytes);

@@ -17,8 +17,8 @@
 //!
 //! Memory: keys and values are parts of the journal's records as they were written, and 16 bytes for each; both halves of the journal
 //! at most. When merging is slower than what comes, completions of commits wait: at any time the other half may be filled as far
-//! as the frozen one is merged. So whoever commits goes at the pace of the merge, not at that of the journal until it stops. While it
-//! is well ahead, the merge goes slowly instead, and leaves the device to reads and writes.
+//! as the frozen one is merged, and one batch further. So whoever commits goes at the pace of the merge, not at that of the journal
+//! until it stops. While it is well ahead, the merge goes slowly instead, and leaves the device to reads and writes.
 //!
 //! A batch that no half has room for goes to the store below, after all before it. Merging again what was merged before a crash
 //! changes nothing: a part holds what its keys are in the end, and deletions of prefixes come before all of them.

@@ -165,11 +165,11 @@ fn completions_wait_for_the_merge_and_those_of_an_empty_half_do_not() {
         nth += 1;
     }
     kv.drain(&mut done);
-    assert_eq!(done.len() as u64, nth - 1, "the first of the other half waits");
-    assert!(kv.progress() < COMMITTED && kv.progress() >= APPENDED);
+    assert_eq!(done.len() as u64, nth, "before the first of the other half that was empty");
     submit(&mut kv, batch(&[("last", 11_000)]), nth);
     kv.drain(&mut done);
-    assert_eq!(done.len() as u64, nth - 1);
+    assert_eq!(done.len() as u64, nth, "the second waits for as much as the first takes");
+    assert!(kv.progress() < COMMITTED && kv.progress() >= APPENDED);
     while done.len() as u64 <= nth {
         kv.wait();
         kv.drain(&mut done);
@@ -190,7 +190,7 @@ fn a_merge_is_unhurried_until_somebody_waits_for_it() {
     submit(&mut kv, many, 0);
     assert!(kv.below().is_hurried(), "nothing is merged");
     assert!(kv.idle_trim().expect("healthy"), "a merge is under way");
-    assert!(kv.below().is_hurried(), "another batch as long would wait");
+    assert!(kv.below().is_hurried(), "the second batch as long would wait");
     kv.background.wait();
     kv.advance();
     kv.below.step();
