@@ -4,6 +4,7 @@ use crate::args::BillArgs;
 use crate::ask::Admin;
 use crate::files::Folder;
 use anyhow::Result;
+use nacre_format::outln;
 use serde_json::json;
 
 /// Asks the leading monitor for the bill and prints it.
@@ -12,6 +13,6 @@ pub(crate) fn run(args: &BillArgs) -> Result<()> {
     let format = if args.json { "json-pretty" } else { "plain" };
     let command = json!({ "prefix": "bill", "seconds": args.seconds, "limit": args.limit, "format": format });
     let answer = admin.ask(&command.to_string())?;
-    println!("{}", String::from_utf8_lossy(&answer.data).trim_end());
+    outln!("{}", String::from_utf8_lossy(&answer.data).trim_end());
     Ok(())
 }

@@ -15,6 +15,7 @@ use anyhow::{Context, Result, bail};
 use nacre_auth::{CryptoKey, Keyring};
 use nacre_client::conf::{ConfFile, expand};
 use nacre_client::mon_host::{self, MSGR2_PORT, MonHost};
+use nacre_format::outln;
 use nacre_osd::{Bind, CephConfig, OsdConfig, StoreConfig, parse_crush_location};
 use nacre_types::{AuthName, EntityAddr, EntityKind, OsdId, Uuid};
 use std::collections::BTreeMap;
@@ -316,7 +317,7 @@ fn run(options: &OsdArgs, args: &CephArgs) -> Result<()> {
         if !said && handle.is_booted() {
             said = true;
             sd_notify::say_ready(&format!("osd.{id}"))?;
-            println!("osd.{id} is up");
+            outln!("osd.{id} is up");
         }
         if handle.has_failed() {
             bail!("osd.{id} ended; its last log lines say why");

@@ -9,6 +9,7 @@ use nacre_auth::{CryptoKey, Keyring, Offer};
 use nacre_buf::Bytes;
 use nacre_client::{Access, Client, Failure, Finished};
 use nacre_env::{Clock, RealClock, SystemEntropy};
+use nacre_format::outln;
 use nacre_osd::WrappingKey;
 use nacre_types::{EntityAddr, Entropy, Errno, OsdId, Uuid, dmcrypt};
 use std::collections::BTreeMap;
@@ -160,8 +161,8 @@ pub(crate) fn rotate(folder: &Folder, id: OsdId) -> Result<()> {
         bail!("somebody else has changed {key_name} meanwhile: both keys open the OSD; do it again");
     }
     keys.keep_only(&new)?;
-    println!("osd.{id}: the monitors have a new key, and nothing else opens it any more");
-    println!(
+    outln!("osd.{id}: the monitors have a new key, and nothing else opens it any more");
+    outln!(
         "copies of keys that are kept for the loss of all monitors are to be made anew: ceph config-key dump dm-crypt/"
     );
     Ok(())

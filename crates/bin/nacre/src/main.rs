@@ -13,7 +13,6 @@
 //!
 //! Begin with [`nacre_pg::Pg`](../nacre_pg/struct.Pg.html), one PG as a machine, and [`nacre_osd::Shard`](../nacre_osd/struct.Shard.html), the
 //! loop that drives it.
-#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command line tool speaks to people")]
 
 mod allocator;
 mod args;
@@ -46,6 +45,7 @@ mod user;
 
 use args::{Cli, Command, MonArgs};
 use clap::Parser;
+use nacre_format::errln;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
@@ -54,7 +54,7 @@ fn main() -> ExitCode {
     let command = Cli::parse().command;
     let user = command.user();
     if let Err(error) = user.map_or(Ok(()), |(user, dir)| user::become_user(user, dir)) {
-        eprintln!("nacre: {error:#}");
+        errln!("nacre: {error:#}");
         return ExitCode::FAILURE;
     }
     // The bench starts fio, which is to have its memory as it always has.
@@ -80,7 +80,7 @@ fn main() -> ExitCode {
         Command::Top(options) => nacre_top::run(&options),
     };
     outcome.unwrap_or_else(|error| {
-        eprintln!("nacre: {error:#}");
+        errln!("nacre: {error:#}");
         ExitCode::FAILURE
     })
 }

@@ -8,6 +8,7 @@ use crate::machine::{host_name, machine_facts};
 use crate::sd_notify;
 use crate::signals::Stop;
 use anyhow::{Context, Result, bail};
+use nacre_format::outln;
 use nacre_monitor::{LOG_ENTRIES_KEPT, Monitor, MonitorConfig, Planted, StartError};
 
 /// A monitor that runs in this process.
@@ -65,7 +66,7 @@ pub(crate) fn start_all(folder: &Folder, identity: &Identity) -> Result<Vec<Runn
     for name in folder.mons()? {
         match start(folder, identity.auth, Some(identity), &name, folder.lock_mon(&name)?) {
             Ok(running) => all.push(running),
-            Err(error) if folder.is_removed(&name) => println!("{error:#}"),
+            Err(error) if folder.is_removed(&name) => outln!("{error:#}"),
             Err(error) => return Err(error),
         }
     }
@@ -77,7 +78,7 @@ pub(crate) fn start_all(folder: &Folder, identity: &Identity) -> Result<Vec<Runn
 pub(crate) fn check_alive(folder: &Folder, mons: &mut Vec<Running>) -> Result<()> {
     for removed in mons.extract_if(.., |mon| mon.monitor.has_failed() && mon.monitor.was_removed()) {
         folder.mark_removed(&removed.name)?;
-        println!("mon.{} was removed from the cluster and has ended", removed.name);
+        outln!("mon.{} was removed from the cluster and has ended", removed.name);
     }
     let failed = mons.iter().filter(|mon| mon.monitor.has_failed()).count();
     if failed > 0 && failed * 2 >= mons.len() {
@@ -132,7 +133,7 @@ pub(crate) fn run(options: &MonArgs) -> Result<()> {
     sd_notify::say_ready(&daemon)?;
     if let Some(running) = mons.first() {
         let (fsid, addr) = (running.monitor.fsid(), running.monitor.addr());
-        println!("mon.{name} serves cluster {fsid} at {addr}");
+        outln!("mon.{name} serves cluster {fsid} at {addr}");
     }
     let outcome = stop.watch_until(|| {
         if let Some(identity) = &mut identity {

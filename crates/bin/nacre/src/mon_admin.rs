@@ -11,6 +11,7 @@ use anyhow::{Context, Result, bail};
 use nacre_auth::CryptoKey;
 use nacre_denc::Decode;
 use nacre_env::{Clock, RealClock};
+use nacre_format::outln;
 use nacre_monitor::{Monitor, Seed};
 use nacre_types::{AddrVec, EntityAddr, Errno, Stamp};
 use std::path::Path;
@@ -33,7 +34,7 @@ pub(crate) fn run(command: &MonCommand) -> Result<()> {
             check_mon_name(name)?;
             let answer = Admin::new(&Folder::open(&place.dir)?)?
                 .ask(&format!(r#"{{"prefix":"mon rm","name":"{name}"}}"#))?;
-            println!("{}", answer.status);
+            outln!("{}", answer.status);
             Ok(())
         }
         MonCommand::Move { name, addr, place } => {
@@ -41,7 +42,7 @@ pub(crate) fn run(command: &MonCommand) -> Result<()> {
             let addr = parse_addr(addr)?;
             let answer = Admin::new(&Folder::open(&place.dir)?)?
                 .ask(&format!(r#"{{"prefix":"mon set-addrs","name":"{name}","addrs":"{addr}"}}"#))?;
-            println!("{}", answer.status);
+            outln!("{}", answer.status);
             Ok(())
         }
         MonCommand::SetAddrs { name, addrs, place } => set_addrs(&Folder::open(&place.dir)?, name, addrs),
@@ -100,8 +101,8 @@ fn join_locked(folder: &Folder, newcomer: &Newcomer<'_>) -> Result<()> {
     let key = CryptoKey::parse(String::from_utf8_lossy(&key).trim()).context("the key of mon.")?;
     Monitor::join(&folder.mon(name), &seed, key, name)?;
     let dir = folder.path().display();
-    println!("mon.{name} is a monitor of cluster {}; it gets its data when it runs:", seed.map.fsid);
-    println!("  nacre mon --dir {dir} --name {name}");
+    outln!("mon.{name} is a monitor of cluster {}; it gets its data when it runs:", seed.map.fsid);
+    outln!("  nacre mon --dir {dir} --name {name}");
     Ok(())
 }
 
@@ -144,9 +145,9 @@ fn set_addrs(folder: &Folder, name: &str, pairs: &[String]) -> Result<()> {
     if let Some(identity) = folder.identity()? {
         write_files(folder, &identity, &map, None)?;
     }
-    println!("mon.{name} knows the monitors so, as of monmap epoch {}:", map.epoch);
+    outln!("mon.{name} knows the monitors so, as of monmap epoch {}:", map.epoch);
     print_monitors(&map);
-    println!("do the same to the store of each of the others before any of them starts");
+    outln!("do the same to the store of each of the others before any of them starts");
     Ok(())
 }
 
@@ -167,14 +168,14 @@ fn recover(folder: &Folder, from: &Path, name: &str, addr: EntityAddr) -> Result
     if let Some(identity) = folder.identity()? {
         write_files(folder, &identity, &map, None)?;
     }
-    println!("mon.{name} is the only monitor of cluster {} from now on:", map.fsid);
+    outln!("mon.{name} is the only monitor of cluster {} from now on:", map.fsid);
     print_monitors(&map);
-    println!(
+    outln!(
         "what the others had acknowledged and {} does not have is lost; their stores are of no use any more",
         from.display()
     );
-    println!("  nacre mon --dir {} --name {name}", folder.path().display());
-    println!("set `mon host` in each ceph.conf to its address; more monitors join with `nacre mon join`");
+    outln!("  nacre mon --dir {} --name {name}", folder.path().display());
+    outln!("set `mon host` in each ceph.conf to its address; more monitors join with `nacre mon join`");
     Ok(())
 }
 

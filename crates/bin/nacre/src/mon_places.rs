@@ -2,6 +2,7 @@
 
 use crate::files::{Folder, Identity};
 use anyhow::Result;
+use nacre_format::outln;
 use nacre_maps::MonMap;
 use nacre_types::EntityAddr;
 
@@ -24,6 +25,6 @@ pub(crate) fn addrs_of(map: &MonMap) -> Vec<EntityAddr> {
 
 pub(crate) fn print_monitors(map: &MonMap) {
     for mon in map.ranks.iter().filter_map(|name| map.mons.get(name)) {
-        println!("  mon.{} {}", mon.name, mon.addrs);
+        outln!("  mon.{} {}", mon.name, mon.addrs);
     }
 }

@@ -9,6 +9,7 @@ use crate::secret::{self, STANDARD_INPUT};
 use anyhow::{Context, Result, bail};
 use nacre_auth::RecoveryKey;
 use nacre_env::{Clock, RealClock};
+use nacre_format::outln;
 use nacre_maps::{MonMap, OsdMap};
 use nacre_monitor::{Found, Monitor, OpenedSnapshot, SealedSnapshot, SnapshotError};
 use nacre_types::{AddrVec, EntityAddr, Uuid};
@@ -17,8 +18,8 @@ use std::sync::Arc;
 
 /// What is printed with a new key, here and by `nacre up`.
 pub(crate) fn print_key(text: &str) {
-    println!("recovery key: {text}");
-    println!(
+    outln!("recovery key: {text}");
+    outln!(
         "Keep it, and not on these machines; it is not shown again. Should all monitors be lost, it opens what each OSD keeps of their data: see \
          `nacre mon recover --help`."
     );
@@ -30,12 +31,12 @@ pub(crate) fn key(folder: &Folder, rotate: bool) -> Result<()> {
     if rotate {
         let answer = admin.ask(r#"{"prefix":"mon recovery-key rotate"}"#)?;
         print_key(String::from_utf8_lossy(&answer.data).trim());
-        println!(
+        outln!(
             "Keep the one before until `nacre mon recovery-key` shows that each OSD has a snapshot again."
         );
     } else {
         let answer = admin.ask(r#"{"prefix":"mon recovery-status"}"#)?;
-        println!("{}{}", String::from_utf8_lossy(&answer.data), answer.status);
+        outln!("{}{}", String::from_utf8_lossy(&answer.data), answer.status);
     }
     Ok(())
 }
@@ -65,12 +66,12 @@ pub(crate) fn recover(
         }
         None => write_missing_files(&folder, &map, &keyring)?,
     }
-    println!("mon.{name} is the only monitor of cluster {} from now on:", map.fsid);
+    outln!("mon.{name} is the only monitor of cluster {} from now on:", map.fsid);
     print_monitors(&map);
-    println!("it goes on from what it was at {}, with OSD map {epoch}:", snapshot.made);
-    println!("users, options and other settings that were changed later are as they were then");
-    println!("  nacre mon --dir {} --name {name}", folder.path().display());
-    println!("set `mon host` in each ceph.conf to its address; more monitors join with `nacre mon join`");
+    outln!("it goes on from what it was at {}, with OSD map {epoch}:", snapshot.made);
+    outln!("users, options and other settings that were changed later are as they were then");
+    outln!("  nacre mon --dir {} --name {name}", folder.path().display());
+    outln!("set `mon host` in each ceph.conf to its address; more monitors join with `nacre mon join`");
     Ok(())
 }
 

@@ -14,6 +14,7 @@ use anyhow::{Context, Result, bail};
 use nacre_auth::CryptoKey;
 use nacre_env::real::private;
 use nacre_env::{Clock, RealClock, SystemEntropy};
+use nacre_format::outln;
 use nacre_osd::{Bind, OsdConfig, OsdHandle, StoreConfig};
 use nacre_types::{EntityAddr, Entropy, OsdId, Uuid};
 use std::collections::BTreeSet;
@@ -99,7 +100,7 @@ impl<'a> Hosted<'a> {
     }
 
     fn note(&mut self, id: OsdId, why: &str) {
-        println!("osd.{id} is not running: {why}");
+        outln!("osd.{id} is not running: {why}");
         tracing::error!(osd = id, why, "this OSD does not start; the others of this process go on");
         self.folder.remove_pid(&daemon(id));
         self.ended.push((id, why.to_owned()));
@@ -268,11 +269,11 @@ pub(crate) fn make(
     place.write_lockbox_keyring(lockbox.map(|lockbox| dmcrypt::lockbox_text(uuid, lockbox)).as_deref())?;
     place.write_identity(id, uuid, key.as_ref())?;
     let encrypted = if lockbox.is_some() { ", encrypted" } else { "" };
-    println!("osd.{id} made in {shown} with {size} bytes, store {uuid}{encrypted}");
+    outln!("osd.{id} made in {shown} with {size} bytes, store {uuid}{encrypted}");
     if made {
         let keyring = place.keyring();
-        println!("if the cluster does not have its key yet:");
-        println!(
+        outln!("if the cluster does not have its key yet:");
+        outln!(
             "  ceph auth add osd.{id} mon 'allow profile osd' mgr 'allow profile osd' osd 'allow *' -i {}",
             keyring.display()
         );
@@ -339,7 +340,7 @@ fn host(hosted: &mut Hosted<'_>, stop: &Stop) -> Result<()> {
         for osd in hosted.running().iter().filter(|osd| osd.handle.is_booted()) {
             if said.insert(osd.id) {
                 sd_notify::say_ready(&daemon(osd.id))?;
-                println!("osd.{} is up", osd.id);
+                outln!("osd.{} is up", osd.id);
             }
         }
         hosted.check_alive()

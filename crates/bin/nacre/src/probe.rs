@@ -5,6 +5,7 @@ use crate::signals::Stop;
 use anyhow::{Context, Result, bail};
 use nacre_client::{Access, Client, Finished, probe_locator, probe_write};
 use nacre_env::{Clock, RealClock};
+use nacre_format::{errln, outln};
 use nacre_mgr::probes::HostProbe;
 use nacre_objecter::Request;
 use nacre_types::{Errno, PoolId, Stamp, seconds};
@@ -59,7 +60,7 @@ pub(crate) fn run(args: ProbeArgs) -> Result<()> {
     while prober.reporting.is_some() && prober.clock.now() < until {
         prober.turn(Duration::from_millis(50))?;
     }
-    println!("{}", line(&prober.total));
+    outln!("{}", line(&prober.total));
     Ok(())
 }
 
@@ -173,7 +174,7 @@ impl HostProber {
             self.untold.add(&probe);
         }
         let probe = std::mem::take(&mut self.untold);
-        println!("{}", line(&probe));
+        outln!("{}", line(&probe));
         let longer = probe.count - probe.buckets.iter().sum::<u64>();
         let counts: Vec<String> = probe.buckets.iter().chain([&longer]).map(u64::to_string).collect();
         let command = json!({
@@ -195,7 +196,7 @@ impl HostProber {
                 self.args.id
             ),
             _ => {
-                eprintln!("the cluster does not take the report: {status}");
+                errln!("the cluster does not take the report: {status}");
                 self.untold.add(&probe);
                 Ok(())
             }

@@ -4,6 +4,7 @@ use crate::args::{RecoveryCommand, RecoveryTarget};
 use crate::ask::Admin;
 use crate::files::Folder;
 use anyhow::{Context, Result};
+use nacre_format::outln;
 use serde_json::Value;
 
 const TARGET: &str = "nacre_recovery_client_latency_target_ms";
@@ -18,7 +19,7 @@ pub(crate) fn run(command: &RecoveryCommand) -> Result<()> {
             set(&mut Admin::new(&Folder::open(dir)?)?, *target)
         }
         RecoveryCommand::Target { target: None, dir } => {
-            println!("{}", target(&mut Admin::new(&Folder::open(dir)?)?)?);
+            outln!("{}", target(&mut Admin::new(&Folder::open(dir)?)?)?);
             Ok(())
         }
         RecoveryCommand::Status { dir } => status(&mut Admin::new(&Folder::open(dir)?)?),
@@ -53,7 +54,7 @@ fn set(admin: &mut Admin, target: RecoveryTarget) -> Result<()> {
     for (name, value) in [(MULTIPLE, multiple), (TARGET, millis)] {
         admin.ask(&format!(r#"{{"prefix":"config set","who":"osd","name":"{name}","value":"{value}"}}"#))?;
     }
-    println!("{}", text((millis, multiple)));
+    outln!("{}", text((millis, multiple)));
     Ok(())
 }
 
@@ -68,12 +69,12 @@ fn target(admin: &mut Admin) -> Result<String> {
 }
 
 fn status(admin: &mut Admin) -> Result<()> {
-    println!("target: {}", target(admin)?);
+    outln!("target: {}", target(admin)?);
     let answer = admin.ask(r#"{"prefix":"progress json","format":"json"}"#)?;
     let progress: Value = serde_json::from_slice(&answer.data).context("the answer to progress json")?;
     let events = progress["events"].as_array().map(Vec::as_slice).unwrap_or_default();
     if events.is_empty() {
-        println!("nothing is being recovered");
+        outln!("nothing is being recovered");
     }
     for event in events {
         let share = event["progress"].as_f64().unwrap_or_default() * 100.0;
@@ -81,7 +82,7 @@ fn status(admin: &mut Admin) -> Result<()> {
             || "nobody can tell yet how long it will take".to_owned(),
             |seconds| format!("{seconds} s to go"),
         );
-        println!("{share:.1} % is done {}: {left}", event["duration"].as_str().unwrap_or_default());
+        outln!("{share:.1} % is done {}: {left}", event["duration"].as_str().unwrap_or_default());
     }
     Ok(())
 }

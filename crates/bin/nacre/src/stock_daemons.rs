@@ -8,6 +8,7 @@ use crate::supervisor::{self, RESTART_DELAY};
 use anyhow::{Context, Result, bail};
 use nacre_env::real::private;
 use nacre_env::{Clock, RealClock};
+use nacre_format::outln;
 use nacre_types::Stamp;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::path::PathBuf;
@@ -180,17 +181,17 @@ impl StockDaemons {
         let now = self.clock.now();
         for daemon in &mut self.daemons {
             if let Some(status) = daemon.ended() {
-                println!("{} ended: {status}; its log is {}", daemon.name, daemon.log.display());
+                outln!("{} ended: {status}; its log is {}", daemon.name, daemon.log.display());
                 if self.restart {
                     daemon.restart_at = Some(now + RESTART_DELAY);
                 } else {
-                    println!("  to start it again: {} {}", daemon.program, daemon.arguments.join(" "));
+                    outln!("  to start it again: {} {}", daemon.program, daemon.arguments.join(" "));
                 }
             }
             if daemon.restart_at.is_some_and(|at| now >= at) {
                 daemon.restart_at = None;
                 daemon.spawn(folder)?;
-                println!("{} started again", daemon.name);
+                outln!("{} started again", daemon.name);
             }
         }
         Ok(())
@@ -211,7 +212,7 @@ impl StockDaemons {
                 std::thread::sleep(START_POLL);
             }
             if let Some(child) = &mut daemon.child {
-                println!("{} does not stop within {STOP_TIMEOUT:?} and is killed", daemon.name);
+                outln!("{} does not stop within {STOP_TIMEOUT:?} and is killed", daemon.name);
                 if let Err(error) = child.kill().and_then(|()| child.wait()) {
                     tracing::error!(%error, daemon = daemon.name, "cannot kill");
                 }
@@ -223,11 +224,11 @@ impl StockDaemons {
     /// How to use what serves.
     pub(crate) fn print_welcome(&self, client: &str) {
         if let Some(address) = self.s3 {
-            println!("  S3 at http://{address}, for users that are made so:");
-            println!("  radosgw-admin {client} user create --uid NAME --display-name NAME");
+            outln!("  S3 at http://{address}, for users that are made so:");
+            outln!("  radosgw-admin {client} user create --uid NAME --display-name NAME");
         }
         if self.daemons.iter().any(|daemon| daemon.name == MDS) {
-            println!("  ceph-fuse {client} --client-fs {FILE_SYSTEM} FOLDER");
+            outln!("  ceph-fuse {client} --client-fs {FILE_SYSTEM} FOLDER");
         }
     }
 }

@@ -12,6 +12,7 @@ use crate::signals::{self, START_POLL, Stop};
 use anyhow::{Context, Result, bail};
 use nacre_env::real::private;
 use nacre_env::{Clock, RealClock};
+use nacre_format::outln;
 use nacre_types::{OsdId, Stamp};
 use std::collections::BTreeSet;
 use std::os::unix::process::CommandExt;
@@ -145,7 +146,7 @@ impl Supervisor {
             let Some(daemon) = self.daemons.get_mut(at) else { continue };
             let pid = daemon.child.as_ref().map_or(0, Child::id);
             if let Some(status) = daemon.ended() {
-                println!(
+                outln!(
                     "{} (process {pid}) ended: {status}; its log is {}",
                     daemon.name,
                     daemon.log.display()
@@ -153,7 +154,7 @@ impl Supervisor {
                 if self.restart {
                     daemon.restart_at = Some(now + RESTART_DELAY);
                 } else {
-                    println!("  to start it again: {} {}", self.binary.display(), daemon.arguments.join(" "));
+                    outln!("  to start it again: {} {}", self.binary.display(), daemon.arguments.join(" "));
                 }
             }
             if daemon.restart_at.is_some_and(|at| now >= at) {
@@ -171,7 +172,7 @@ impl Supervisor {
             return Ok(());
         };
         let child = self.spawn(daemon)?;
-        println!("{} started again as process {}", daemon.name, child.id());
+        outln!("{} started again as process {}", daemon.name, child.id());
         if let Some(daemon) = self.daemons.get_mut(at) {
             daemon.child = Some(child);
         }
@@ -246,7 +247,7 @@ fn stop_some(folder: &Folder, daemons: &mut [Daemon], clock: &RealClock) {
     }
     for daemon in daemons.iter_mut() {
         if daemon.is_running() {
-            println!("{} does not stop within {STOP_TIMEOUT:?} and is killed", daemon.name);
+            outln!("{} does not stop within {STOP_TIMEOUT:?} and is killed", daemon.name);
             signal(daemon, folder, "-KILL");
         }
     }

@@ -12,6 +12,7 @@ use crate::{mon, mon_recovery, osd};
 use anyhow::{Context, Result, bail};
 use nacre_auth::{CryptoKey, RecoveryKey};
 use nacre_env::{Clock, RealClock, SystemEntropy};
+use nacre_format::outln;
 use nacre_monitor::{MkfsOptions, MkfsOsd, Monitor};
 use nacre_types::{AddrVec, EntityAddr, Entropy, OsdId, Uuid};
 use std::io::ErrorKind;
@@ -48,7 +49,7 @@ pub(crate) fn run(options: &UpArgs) -> Result<()> {
     let cluster = Cluster { folder: &folder, identity: &identity, osds: folder.osds()?, clock: &clock };
     let outcome =
         if options.processes { cluster.run_apart(options, &stop) } else { cluster.run_here(options, &stop) };
-    println!("stopped");
+    outln!("stopped");
     outcome
 }
 
@@ -183,7 +184,7 @@ fn known(folder: &Folder, identity: &Identity, options: &UpArgs) -> Result<Ident
     }
     // The command that made a cluster also starts it again.
     for name in only_for_new(identity, options) {
-        println!("{name} has no effect: it is for a new cluster, and {} has one", options.dir.display());
+        outln!("{name} has no effect: it is for a new cluster, and {} has one", options.dir.display());
     }
     let auth = options.auth.unwrap_or(identity.auth);
     let known = Identity { auth, ..identity.clone() };
@@ -223,7 +224,7 @@ fn make(folder: &Folder, options: &UpArgs, clock: &RealClock) -> Result<Identity
         None => capacity_bytes(folder, None, store_kind, osd_count)?.min(most),
     };
     if store_kind == StoreKind::File {
-        println!("making {osd_count} stores of {:.1} GiB each", capacity as f64 / f64::from(1 << 30));
+        outln!("making {osd_count} stores of {:.1} GiB each", capacity as f64 / f64::from(1 << 30));
     }
     let size = (capacity, options.shards.unwrap_or(1));
     let dirs = options.device_dirs.device_dirs();
@@ -353,19 +354,19 @@ fn print_welcome(
     let (conf, keyring) = (folder.conf(), folder.keyring());
     let client = format!("-c {} -k {}", conf.display(), keyring.display());
     let seconds = clock.now().since(nacre_types::Stamp::default()).as_secs_f64();
-    println!("ready in {seconds:.2} s: cluster {} with {osd_count} OSDs up", identity.fsid);
+    outln!("ready in {seconds:.2} s: cluster {} with {osd_count} OSDs up", identity.fsid);
     if identity.store == StoreKind::Memory {
-        println!("object data is in memory, gone when this process ends; maps, users and options stay");
+        outln!("object data is in memory, gone when this process ends; maps, users and options stay");
     }
-    println!();
-    println!("  ceph  {client} -s");
-    println!("  ceph  {client} osd pool create rbd 32");
-    println!("  rados {client} -p rbd put NAME FILE");
-    println!("  rbd   {client} pool init rbd");
-    println!("  rbd   {client} create rbd/image --size 10G");
+    outln!("");
+    outln!("  ceph  {client} -s");
+    outln!("  ceph  {client} osd pool create rbd 32");
+    outln!("  rados {client} -p rbd put NAME FILE");
+    outln!("  rbd   {client} pool init rbd");
+    outln!("  rbd   {client} create rbd/image --size 10G");
     stock.print_welcome(&client);
-    println!();
-    println!("Ctrl-C stops the cluster.");
+    outln!("");
+    outln!("Ctrl-C stops the cluster.");
 }
 
 #[cfg(test)]

@@ -33,3 +33,16 @@ fn wrong_use_ends_with_status_2_and_says_what_is_wrong() {
         assert!(said.contains(text) && refused.stdout.is_empty(), "{arguments:?}: {said}");
     }
 }
+
+/// As in `nacre ... | head`, or when the terminal is gone.
+#[test]
+fn nobody_who_reads_is_no_reason_to_fail() {
+    let ends_with = |arguments: &[&str]| {
+        let (_, nobody_reads) = std::io::pipe().expect("a pipe");
+        let mut command = Command::new(env!("CARGO_BIN_EXE_nacre"));
+        command.args(arguments).stdout(nobody_reads.try_clone().expect("a descriptor")).stderr(nobody_reads);
+        command.status().expect("the program can be started").code()
+    };
+    assert_eq!(ends_with(&["bench", "experiment"]), Some(0));
+    assert_eq!(ends_with(&["store", "check", "/nonexistent"]), Some(1));
+}

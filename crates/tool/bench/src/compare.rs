@@ -10,6 +10,7 @@ use crate::spec::Spec;
 use crate::{html, table};
 use anyhow::{Result, bail};
 use clap::Args;
+use nacre_format::{out, outln};
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -42,13 +43,11 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         bail!("the sides have no cell and figure in common");
     }
     if judging.json {
-        findings.iter().for_each(|finding| println!("{}", finding.to_json()));
+        findings.iter().for_each(|finding| outln!("{}", finding.to_json()));
     } else {
-        print!("\n{}\n{}", table::of(&results), show(&findings, &settings));
+        out!("\n{}\n{}", table::of(&results), show(&findings, &settings));
         if !is_alternating(&results, (&a, &b)) {
-            println!(
-                "These sides did not alternate: what changed on the machine between them counts as well."
-            );
+            outln!("These sides did not alternate: what changed on the machine between them counts as well.");
         }
     }
     if let Some(path) = &options.output.html {

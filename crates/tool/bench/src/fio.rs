@@ -7,6 +7,7 @@ use crate::pace::Pace;
 use crate::shape::share;
 use crate::usage::Look;
 use anyhow::{Context, Result, bail};
+use nacre_format::errln;
 use serde_json::Value;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -47,7 +48,7 @@ pub(crate) fn measure(target: Target<'_>, cell: Cell, timing: Timing, pids: &[u3
         read_report(&report, cell, timing).with_context(|| format!("fio's report of {}", cell.name()))?;
     if elapsed.saturating_sub(end) > begin {
         // It may have begun later than we looked.
-        eprintln!("fio took {elapsed:?} for {end:?}: what was used is left out");
+        errln!("fio took {elapsed:?} for {end:?}: what was used is left out");
         return Ok(measured);
     }
     let [(began, servers_before, us_before), (ended, servers, us)] = looks;

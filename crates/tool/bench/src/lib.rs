@@ -29,12 +29,6 @@
 //!
 //! Layer: tool; uses base, io and daemon.
 
-#![allow(
-    clippy::print_stdout,
-    clippy::print_stderr,
-    reason = "results go to standard output, progress beside it"
-)]
-
 mod bisect;
 mod builds;
 mod cell;

@@ -7,6 +7,7 @@ use crate::spec::{Running, Setup, Spec};
 use crate::{html, table};
 use anyhow::{Context, Result, bail};
 use clap::Args;
+use nacre_format::outln;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -94,7 +95,7 @@ fn spec(options: &Options) -> Result<Spec> {
 }
 
 fn show(results: &Results, report: Option<&Path>) -> Result<()> {
-    println!("\n{}", table::of(results));
+    outln!("\n{}", table::of(results));
     match report {
         Some(path) => html::write(path, results, &[]),
         None => Ok(()),

@@ -10,6 +10,7 @@ use crate::side::Side;
 use crate::spec::{OsdOptions, Spec};
 use crate::{fio, host, own};
 use anyhow::{Context, Result, bail};
+use nacre_format::errln;
 use serde_json::{Map, Value, json};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag::{register, register_conditional_shutdown};
@@ -85,7 +86,7 @@ impl Session {
             let mut side =
                 Side::open(&label, spec, &folder.0, load).with_context(|| format!("side {label}"))?;
             if side.pids.is_empty() {
-                eprintln!("{label}: no processes of OSDs found, so their work is not measured; see --pids");
+                errln!("{label}: no processes of OSDs found, so their work is not measured; see --pids");
             }
             side.prepare(&cells).with_context(|| format!("preparing side {label}"))?;
             check_stop(&stop)?;
@@ -170,7 +171,7 @@ fn check_cells(cells: &[Cell], shape: Shape, driver: Driver) -> Result<()> {
 fn tell(row: &Row) {
     let value =
         |metric| row.figures.get(metric).map_or_else(|| "-".to_owned(), |value| format!("{value:.1}"));
-    eprintln!(
+    errln!(
         "{} {} repetition {}: {} IOPS, mean {} us, p99 {} us, servers {} us/IO",
         row.side,
         row.cell,
@@ -210,7 +211,7 @@ impl Scratch {
 impl Drop for Scratch {
     fn drop(&mut self) {
         if let Err(error) = std::fs::remove_dir_all(&self.0) {
-            eprintln!("{} is left behind: {error}", self.0.display());
+            errln!("{} is left behind: {error}", self.0.display());
         }
     }
 }

@@ -9,6 +9,7 @@ use crate::stages::Stages;
 use crate::{builds, fio, own};
 use anyhow::{Context, Result, bail};
 use nacre_buf::crc::crc32c;
+use nacre_format::errln;
 use nacre_types::build_kind::BuildKind;
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader};
@@ -141,7 +142,7 @@ impl Side {
             }
             let start = Instant::now();
             self.make(&place)?;
-            eprintln!(
+            errln!(
                 "{}: {} x {} objects of {} bytes written in {:.1} s",
                 self.label,
                 place.names.len(),
@@ -335,7 +336,7 @@ impl Side {
             self.made.iter().flat_map(|place| &place.names).try_for_each(remove)
         };
         if let Err(error) = removed {
-            eprintln!("left behind: {error:#}");
+            errln!("left behind: {error:#}");
         }
     }
 }

@@ -9,8 +9,6 @@
 //!
 //! Layer: tool; uses base, io and daemon.
 
-#![allow(clippy::print_stdout, clippy::print_stderr, reason = "reports go to standard output")]
-
 mod cluster;
 mod host;
 mod report;
@@ -21,6 +19,7 @@ pub use why_slow::{WhySlowOptions, run as why_slow};
 
 use anyhow::{Result, bail};
 use clap::Args;
+use nacre_format::outln;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -81,9 +80,9 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         host::fix(&host, &mut report);
     }
     if options.json {
-        println!("{:#}", report.to_json());
+        outln!("{:#}", report.to_json());
     } else {
-        println!("{}", report.to_text());
+        outln!("{}", report.to_text());
     }
     Ok(match () {
         () if report.is_cluster_lost => ExitCode::FAILURE,

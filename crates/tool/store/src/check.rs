@@ -8,6 +8,7 @@ use anyhow::Result;
 use clap::Args;
 use nacre_blockstore::{CheckReport, Layout, MountReport, OpenError};
 use nacre_env::Disk;
+use nacre_format::outln;
 use nacre_kv::KvStore;
 use nacre_osd::storage::{self, DeviceLabel, Stopped, StoppedPartition, StoreKeys};
 use nacre_pg::Pg;
@@ -60,7 +61,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
             "facts": findings.facts,
             "problems": findings.problems,
         });
-        println!("{}", serde_json::to_string_pretty(&document)?);
+        outln!("{}", serde_json::to_string_pretty(&document)?);
     } else {
         print(&options.target, &findings);
     }
@@ -227,22 +228,22 @@ fn facts(stores: &[Opened], checked: &[(MountReport, CheckReport)], findings: &m
 }
 
 fn print(target: &Target, findings: &Findings) {
-    println!("store {}", target.shown());
+    outln!("store {}", target.shown());
     for (name, value) in findings.facts.as_object().into_iter().flatten() {
         match value.as_object() {
-            Some(parts) => parts.iter().for_each(|(part, value)| println!("  {part} {}", plain(value))),
+            Some(parts) => parts.iter().for_each(|(part, value)| outln!("  {part} {}", plain(value))),
             None if value.is_array() => {
-                value.as_array().into_iter().flatten().for_each(|one| println!("  {name} {}", plain(one)));
+                value.as_array().into_iter().flatten().for_each(|one| outln!("  {name} {}", plain(one)));
             }
-            None => println!("  {name} {}", value.as_str().map_or_else(|| value.to_string(), str::to_owned)),
+            None => outln!("  {name} {}", value.as_str().map_or_else(|| value.to_string(), str::to_owned)),
         }
     }
     for problem in &findings.problems {
-        println!("  PROBLEM {}: {}", plain(&problem["kind"]), plain(&problem["what"]));
+        outln!("  PROBLEM {}: {}", plain(&problem["kind"]), plain(&problem["what"]));
     }
     match findings.problems.len() {
-        0 => println!("sound"),
-        count => println!("{count} problems"),
+        0 => outln!("sound"),
+        count => outln!("{count} problems"),
     }
 }
 

@@ -3,6 +3,7 @@
 use crate::target::{Target, open_metadata};
 use anyhow::Result;
 use clap::Args;
+use nacre_format::outln;
 use nacre_osd::storage::StoppedPartition;
 use serde_json::json;
 use std::process::ExitCode;
@@ -26,9 +27,9 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
             "metadata_bytes_after": after,
             "journal_bytes": journal,
         });
-        println!("{document}");
+        outln!("{document}");
     } else {
-        println!("metadata: {before} bytes before, {after} bytes after; and a journal of {journal} bytes");
+        outln!("metadata: {before} bytes before, {after} bytes after; and a journal of {journal} bytes");
     }
     Ok(ExitCode::SUCCESS)
 }

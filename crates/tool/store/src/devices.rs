@@ -3,6 +3,7 @@
 use anyhow::Result;
 use clap::Args;
 use nacre_device::Label;
+use nacre_format::outln;
 use nacre_osd::storage;
 use nacre_types::{OsdId, Uuid};
 use serde_json::{Value, json};
@@ -64,18 +65,18 @@ pub(crate) fn label(options: &LabelOptions) -> Result<ExitCode> {
             continue;
         }
         match found {
-            Ok(label) => println!("{}: {label}, {} bytes", path.display(), label.device_bytes),
-            Err(error) => println!("{error}"),
+            Ok(label) => outln!("{}: {label}, {} bytes", path.display(), label.device_bytes),
+            Err(error) => outln!("{error}"),
         }
     }
     if options.json {
-        println!("{}", serde_json::to_string_pretty(&document)?);
+        outln!("{}", serde_json::to_string_pretty(&document)?);
     }
     Ok(if all { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 pub(crate) fn wipe(options: &WipeOptions) -> Result<ExitCode> {
     let label = storage::wipe(&options.device, options.osd)?;
-    println!("{} was {label}, and is nobody's now", options.device.display());
+    outln!("{} was {label}, and is nobody's now", options.device.display());
     Ok(ExitCode::SUCCESS)
 }

@@ -9,6 +9,7 @@ use clap::Args;
 use nacre_blockstore::BlockStore;
 use nacre_buf::ByteStr;
 use nacre_denc::{Decode, Reader};
+use nacre_format::{out, outln};
 use nacre_msg::peer::{LogEntry, PgInfo};
 use nacre_pg::object::ObjectContext;
 use nacre_txn::ObjectView;
@@ -76,7 +77,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
             };
             match (&options.object, options.data, options.log) {
                 (Some(_), Some(range), _) => {
-                    print!("{}", hexdump(store, at, &wanted(options, at), range)?);
+                    out!("{}", hexdump(store, at, &wanted(options, at), range)?);
                     return Ok(ExitCode::SUCCESS);
                 }
                 (Some(_), None, _) => object(store, at, &wanted(options, at))?,
@@ -85,7 +86,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
             }
         }
     };
-    println!("{}", serde_json::to_string_pretty(&document)?);
+    outln!("{}", serde_json::to_string_pretty(&document)?);
     Ok(ExitCode::SUCCESS)
 }
 

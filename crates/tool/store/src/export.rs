@@ -9,6 +9,7 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use nacre_blockstore::BlockStore;
 use nacre_env::real::private;
+use nacre_format::outln;
 use nacre_txn::{ObjectView, Op, Transaction};
 use nacre_types::{HObject, SpgId};
 use std::io::{BufWriter, Write};
@@ -54,9 +55,12 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         let out = BufWriter::new(file.with_context(|| path.to_string())?);
         let (totals, out) = write(store, at, out)?;
         out.into_inner().map_err(std::io::IntoInnerError::into_error)?.sync_all()?;
-        println!(
+        outln!(
             "exported {}: {} objects, {} bytes of data, {} transactions",
-            options.pgid, totals.objects, totals.data_bytes, totals.transactions
+            options.pgid,
+            totals.objects,
+            totals.data_bytes,
+            totals.transactions
         );
         totals
     };

@@ -5,6 +5,7 @@ use crate::target::{Opened, Target, each_object, newest_map, newest_map_of_all};
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use nacre_blockstore::BlockStore;
+use nacre_format::outln;
 use nacre_maps::OsdMap;
 use nacre_osd::storage;
 use nacre_store::{ObjectStore, StoreError};
@@ -40,7 +41,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         let file = file.with_context(|| options.file.display().to_string())?;
         read(&mut stores, BufReader::new(file), options.force)?
     };
-    println!("imported {}: {} objects, {} bytes of data", header.pg, totals.objects, totals.data_bytes);
+    outln!("imported {}: {} objects, {} bytes of data", header.pg, totals.objects, totals.data_bytes);
     Ok(ExitCode::SUCCESS)
 }
 

@@ -19,8 +19,6 @@
 //!
 //! Layer: tool; uses base, core, io and daemon.
 
-#![allow(clippy::print_stdout, reason = "a command line tool speaks on standard output")]
-
 mod bench;
 mod check;
 mod compact;

@@ -5,6 +5,7 @@ use crate::size::parse_size;
 use crate::target::{Target, with_hint};
 use anyhow::{Result, anyhow};
 use clap::Args;
+use nacre_format::outln;
 use nacre_osd::storage::{
     self, MoveError, MoveOutcome, MoveTo, Moved, Onlooker, Progress, SettledMove, Stopped,
 };
@@ -79,7 +80,7 @@ pub(crate) fn carry_out(target: &Target, what: Moved, to: &MoveTo) -> Result<Exi
     };
     let key = target.key()?;
     if let Some(settled) = storage::settle_move(target.folder(), key.as_ref()).map_err(failed)? {
-        println!("{}", said(&settled));
+        outln!("{}", said(&settled));
     }
     let mut onlooker = Terminal { what, told_percent: 0 };
     let place = match to {
@@ -88,8 +89,8 @@ pub(crate) fn carry_out(target: &Target, what: Moved, to: &MoveTo) -> Result<Exi
         MoveTo::Back => "with the data".to_owned(),
     };
     match storage::move_part(target.folder(), key.as_ref(), what, to, &mut onlooker).map_err(failed)? {
-        MoveOutcome::WasThere => println!("{}: the {what} of the store is {place} already", target.shown()),
-        MoveOutcome::Moved => println!("{}: the {what} of the store is {place} now", target.shown()),
+        MoveOutcome::WasThere => outln!("{}: the {what} of the store is {place} already", target.shown()),
+        MoveOutcome::Moved => outln!("{}: the {what} of the store is {place} now", target.shown()),
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -121,12 +122,12 @@ impl Onlooker for Terminal {
         let percent = done_bytes.saturating_mul(100) / total_bytes.max(1);
         if percent >= self.told_percent + TOLD_PERCENT {
             self.told_percent = percent - percent % TOLD_PERCENT;
-            println!("copied {done_bytes} of {total_bytes} bytes of the {}", self.what);
+            outln!("copied {done_bytes} of {total_bytes} bytes of the {}", self.what);
         }
     }
 
     fn look(&mut self, copy: Stopped) -> Vec<String> {
-        println!("checking the store as it will be");
+        outln!("checking the store as it will be");
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         match examine_stopped(copy, "the store as it would be", false) {
             Ok(findings) => findings.problems.iter().map(|problem| text(&problem["what"])).collect(),

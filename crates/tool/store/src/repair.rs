@@ -16,6 +16,7 @@ use crate::target::{self, Piece, Target, pieces_of, read_partitions};
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use nacre_blockstore::BadRecord;
+use nacre_format::outln;
 use nacre_store::ObjectStore;
 use nacre_txn::{Op, StoreToken, Transaction};
 use nacre_types::SpgId;
@@ -49,13 +50,13 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
             "sound": findings.is_sound(),
             "problems": findings.problems,
         });
-        println!("{}", serde_json::to_string_pretty(&document)?);
+        outln!("{}", serde_json::to_string_pretty(&document)?);
     } else {
-        done.iter().for_each(|line| println!("{line}"));
+        done.iter().for_each(|line| outln!("{line}"));
         for problem in &findings.problems {
-            println!("STILL WRONG {}", problem["what"].as_str().unwrap_or_default());
+            outln!("STILL WRONG {}", problem["what"].as_str().unwrap_or_default());
         }
-        println!("{}", if findings.is_sound() { "sound" } else { "not sound" });
+        outln!("{}", if findings.is_sound() { "sound" } else { "not sound" });
     }
     Ok(if findings.is_sound() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -4,6 +4,7 @@ use crate::target::{Piece, Target, read_partitions};
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use nacre_blockstore::TrimReport;
+use nacre_format::outln;
 use serde_json::json;
 use std::process::ExitCode;
 
@@ -25,9 +26,9 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
             "free_bytes": report.free_bytes,
             "discarded_bytes": report.discarded_bytes,
         });
-        println!("{document}");
+        outln!("{document}");
     } else {
-        println!("{} bytes discarded of {} that are free", report.discarded_bytes, report.free_bytes);
+        outln!("{} bytes discarded of {} that are free", report.discarded_bytes, report.free_bytes);
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -10,8 +10,6 @@
 //!
 //! Layer: tool; uses base and the session of nacre-doctor.
 
-#![allow(clippy::print_stdout, reason = "what was asked for goes to standard output")]
-
 mod facts;
 mod plain;
 mod screen;
@@ -24,6 +22,7 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use facts::Facts;
 use nacre_doctor::{ClusterArgs, Session};
+use nacre_format::{out, outln};
 use screen::{After, App};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::io::{IsTerminal, stdout};
@@ -60,9 +59,9 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     let mut session = Session::open(&options.cluster, &options.cluster.conf_or_default())?;
     let first = watch::overview(&mut session).map_err(anyhow::Error::msg)?;
     if options.json {
-        println!("{first:#}");
+        outln!("{first:#}");
     } else if options.once {
-        print!("{}", plain::text(&Facts::new(first)));
+        out!("{}", plain::text(&Facts::new(first)));
     } else {
         interactive(Watch::start(session)?, Facts::new(first))?;
     }

@@ -78,8 +78,12 @@ fn what_each_part_of_a_checkpoint_takes_is_learned() {
     store.finish_checkpoint();
     let after = store.shares.ends();
     let of = |end: fn(&Ends) -> u64| 2 * end(&after) - end(&before);
-    let [settled, encoded, committed, adopted] =
-        [of(|ends| ends.settled), of(|ends| ends.encoded), of(|ends| ends.committed), of(|ends| ends.adopted)];
+    let [settled, encoded, committed, adopted] = [
+        of(|ends| ends.settled),
+        of(|ends| ends.encoded),
+        of(|ends| ends.committed),
+        of(|ends| ends.adopted),
+    ];
     // The clock goes on with each look. Behind the home's write there is one for each part, which are all as long, then.
     let parts = [encoded - settled, committed - encoded, adopted - committed, WHOLE - adopted];
     assert!(parts.iter().all(|part| *part > 20 && part.abs_diff(parts[0]) < 4), "{parts:?}");

@@ -49,7 +49,10 @@ pub(crate) struct CheckpointShares {
 impl Default for CheckpointShares {
     /// By the time that the parts take with a log full of small writes to few objects.
     fn default() -> Self {
-        Self { clock: None, ends: Ends { written: 720, settled: 740, encoded: 810, committed: 950, adopted: 975 } }
+        Self {
+            clock: None,
+            ends: Ends { written: 720, settled: 740, encoded: 810, committed: 950, adopted: 975 },
+        }
     }
 }
 

@@ -16,6 +16,7 @@ use crate::stats::{Pair, Settings};
 use crate::table::percent;
 use anyhow::{Result, bail};
 use clap::Args;
+use nacre_format::{errln, outln};
 use search::{Answer, Outcome, Search};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -100,7 +101,7 @@ impl Bisection<'_> {
         let spec = |binary: &PathBuf| Spec::nacre(binary, options.up.iter().map(String::as_str));
         let (good, other) = (spec(good)?, spec(binary)?);
         let name = name(candidate);
-        eprintln!("{name}: {}", binary.display());
+        errln!("{name}: {}", binary.display());
         let sides = [(GOOD, &good), (name.as_str(), &other)];
         let Output { dir, out, .. } = &options.output;
         let mut session = Session::open(&options.load, &sides, dir.as_deref(), out.as_deref())?;
@@ -112,7 +113,7 @@ impl Bisection<'_> {
             let (now, seen) = self.question.look(&pairs, round + 1);
             if let Some(seen) = seen {
                 let (low, high) = (percent(seen.low), percent(seen.high));
-                println!("{name} {}: {low} to {high} slower after {} rounds", binary.display(), round + 1);
+                outln!("{name} {}: {low} to {high} slower after {} rounds", binary.display(), round + 1);
             }
             decision = now;
             if decision != Decision::Open {
@@ -150,7 +151,7 @@ fn tell(options: &Options, answer: &Answer) -> ExitCode {
     let (metric, slower) = (options.metric.name(), options.slower);
     match *answer {
         Answer::First(nth) => {
-            println!(
+            outln!(
                 "{} is the first that is more than {slower} % slower by {metric}; {} is not",
                 binary(nth),
                 binary(nth - 1)
@@ -158,19 +159,19 @@ fn tell(options: &Options, answer: &Answer) -> ExitCode {
             return ExitCode::SUCCESS;
         }
         Answer::Among(first, last) => {
-            println!(
+            outln!(
                 "one of these is the first that is more than {slower} % slower by {metric}; it could not be told which:"
             );
-            (first..=last).for_each(|nth| println!("  {}", binary(nth)));
-            println!("longer --seconds or a quieter machine tell more");
+            (first..=last).for_each(|nth| outln!("  {}", binary(nth)));
+            outln!("longer --seconds or a quieter machine tell more");
             return ExitCode::SUCCESS;
         }
         Answer::NothingToFind(Outcome::NotSlower) => {
-            println!(
+            outln!(
                 "the last one is not more than {slower} % slower by {metric} than the first: nothing to look for"
             );
         }
-        Answer::NothingToFind(_) => println!(
+        Answer::NothingToFind(_) => outln!(
             "after {ROUNDS_MAX} rounds it cannot be told whether the last one is more than {slower} % slower by {metric}: \
              longer --seconds, another --slower or a quieter machine are needed"
         ),

@@ -15,6 +15,7 @@ use crate::{html, table};
 use anyhow::{Context, Result, bail};
 use catalogue::{EXPERIMENTS, Experiment, Variant};
 use clap::Args;
+use nacre_format::{out, outln};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -46,7 +47,7 @@ pub struct Options {
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let Some(name) = &options.name else {
-        print!("{}", list(options)?);
+        out!("{}", list(options)?);
         return Ok(ExitCode::SUCCESS);
     };
     let known = EXPERIMENTS.iter().find(|experiment| experiment.name == name);
@@ -58,12 +59,12 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let log = log_folder(options, pairs)?;
     let (mut all, mut found) = (Results::default(), Vec::new());
     if !options.judging.json {
-        println!("{}", experiment.asks);
+        outln!("{}", experiment.asks);
     }
     for pair in pairs {
         let (results, findings) = compare(options, &load, pair, log.as_ref())?;
         if options.judging.json {
-            findings.iter().for_each(|finding| println!("{}", finding.to_json()));
+            findings.iter().for_each(|finding| outln!("{}", finding.to_json()));
         } else {
             tell(pair, &results, &findings, options)?;
         }
@@ -76,7 +77,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         }
     }
     if !options.judging.json {
-        println!("Mind that {}.", experiment.mind);
+        outln!("Mind that {}.", experiment.mind);
     }
     Ok(options.judging.exit_code(&found))
 }
@@ -142,8 +143,8 @@ fn log_folder(options: &Options, pairs: &[(Variant, Variant)]) -> Result<Option<
 }
 
 fn tell((a, b): &(Variant, Variant), results: &Results, found: &[Finding], options: &Options) -> Result<()> {
-    println!("\n{} (A) and {} (B)\n", a.label, b.label);
-    print!("{}\n{}", table::of(results), show(found, &options.judging.settings()?));
+    outln!("\n{} (A) and {} (B)\n", a.label, b.label);
+    out!("{}\n{}", table::of(results), show(found, &options.judging.settings()?));
     for finding in found {
         let effect = table::percent(finding.comparison.effect);
         let (cell, metric) = (&finding.cell, finding.metric.name());
@@ -152,7 +153,7 @@ fn tell((a, b): &(Variant, Variant), results: &Results, found: &[Finding], optio
             Verdict::CannotTell => format!("whether better or worse than {} cannot be told", a.label),
             Verdict::Higher | Verdict::Lower => format!("{} than {}", finding.verdict(), a.label),
         };
-        println!("{}: {verdict}, by {metric} of {cell} ({effect})", b.label);
+        outln!("{}: {verdict}, by {metric} of {cell} ({effect})", b.label);
     }
     Ok(())
 }

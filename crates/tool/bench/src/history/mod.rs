@@ -11,6 +11,7 @@ use crate::table::{number, percent};
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use energy::{SIDE_MIN, Settings, changes};
+use nacre_format::{out, outln};
 use nacre_types::UTime;
 use series::{Point, Series};
 use std::path::{Path, PathBuf};
@@ -89,9 +90,9 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         .collect();
     for (series, changes) in &found {
         if options.json {
-            changes.iter().for_each(|change| println!("{}", to_json(series, change)));
+            changes.iter().for_each(|change| outln!("{}", to_json(series, change)));
         } else {
-            print!("{}", show(series, changes));
+            out!("{}", show(series, changes));
         }
     }
     if let Some(path) = &options.html {

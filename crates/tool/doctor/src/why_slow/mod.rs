@@ -16,6 +16,7 @@ use crate::host::clients::Clients;
 use account::Account;
 use anyhow::{Result, bail};
 use clap::Args;
+use nacre_format::outln;
 use samples::Samples;
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -84,10 +85,10 @@ pub fn run(options: &WhySlowOptions) -> Result<ExitCode> {
     if options.json {
         let mut shown = account.to_json();
         shown["verdicts"] = verdicts.iter().map(Verdict::to_json).collect();
-        println!("{shown:#}");
+        outln!("{shown:#}");
     } else {
-        println!("{}", text::text(&account));
-        verdicts.iter().for_each(|verdict| println!("{}", verdict.to_text()));
+        outln!("{}", text::text(&account));
+        verdicts.iter().for_each(|verdict| outln!("{}", verdict.to_text()));
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -1,6 +1,7 @@
 //! What rounds come to.
 
 use super::Case;
+use nacre_format::outln;
 use nacre_types::Stamp;
 use serde_json::{Value, json};
 use slab::Slab;
@@ -164,7 +165,7 @@ pub(crate) fn summary(name: &'static str, rounds: &[Round]) -> Figures {
 
 pub(crate) fn print(case: Case, measured: &[Figures], stages: bool) {
     for figures in measured {
-        println!(
+        outln!(
             "{:<5} {:>4} {:>5}  {:<5} {:>8.0} {:>8.1} {:>8.0} {:>8.0} {:>8.0} {:>8.0} {:>10}",
             if case.is_read { "read" } else { "write" },
             case.bytes / 1024,
@@ -183,7 +184,7 @@ pub(crate) fn print(case: Case, measured: &[Figures], stages: bool) {
     // fio measures the raw device as well.
     for store in stores.iter().filter(|store| store.name != "fio") {
         let (latency, rate) = (store.p50_us / raw.p50_us.max(0.001), store.iops / raw.iops.max(0.001));
-        println!("{:>24} / raw: {rate:.2} of the rate, {latency:.2} times the median latency", store.name);
+        outln!("{:>24} / raw: {rate:.2} of the rate, {latency:.2} times the median latency", store.name);
         if let Some(during) = &store.during_checkpoints {
             let times = during.p999_ns / during.p50_ns.max(1.0);
             print_part("during checkpoints", during, &format!("p99.9 is {times:.1} times the median"));
@@ -196,7 +197,7 @@ pub(crate) fn print(case: Case, measured: &[Figures], stages: bool) {
 
 fn print_part(name: &str, given: &Given, note: &str) {
     let us = |ns: f64| ns / 1e3;
-    println!(
+    outln!(
         "{name:>24}: {:>8} ops {:>8.0} {:>8.0} {:>8.0} {:>8.0} {note}",
         given.ops,
         us(given.mean_ns),

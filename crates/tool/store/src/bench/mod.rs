@@ -19,6 +19,7 @@ use nacre_crypt::{CryptDisk, DataKey, Part, Xts};
 use nacre_env::disk::zero_fill;
 use nacre_env::real::{DriverChoice, RealDisk, private};
 use nacre_env::{Clock, Disk, RealClock, SystemEntropy};
+use nacre_format::outln;
 use serde_json::{Value, json};
 use slow::SlowFlush;
 use std::path::{Path, PathBuf};
@@ -169,7 +170,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     };
     let mut results = Vec::new();
     if !options.json {
-        println!("{}", figures::HEAD);
+        outln!("{}", figures::HEAD);
     }
     for case in cases(options) {
         let mut engines: Vec<&mut dyn Engine> = vec![&mut raw, &mut stored];
@@ -193,9 +194,9 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
             "fresh": options.fresh,
             "results": results,
         });
-        println!("{}", serde_json::to_string_pretty(&document)?);
+        outln!("{}", serde_json::to_string_pretty(&document)?);
     } else {
-        println!("device: {about}");
+        outln!("device: {about}");
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -281,7 +282,7 @@ impl Scratch {
 impl Drop for Scratch {
     fn drop(&mut self) {
         if let Err(error) = std::fs::remove_dir_all(&self.0) {
-            println!("{} is left behind: {error}", self.0.display());
+            outln!("{} is left behind: {error}", self.0.display());
         }
     }
 }
