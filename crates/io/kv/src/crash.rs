@@ -203,6 +203,28 @@ fn what_was_durable_survives_in_an_encrypted_file_and_region() {
     }
 }
 
+/// A store of which nothing is durable yet is made anew. Power may go again while that overwrites what the first try has left.
+#[test]
+fn a_store_is_made_whenever_power_goes_twice() {
+    const MOMENTS: u64 = 40;
+    for kind in [Kind::File, Kind::Region] {
+        for (first, second) in (0..MOMENTS * MOMENTS).map(|moment| (moment / MOMENTS, moment % MOMENTS)) {
+            let file = SimFile::new(first * MOMENTS + second);
+            if kind.is_region() {
+                RegionFile::create_small(kind.through(file.open()), PLACE).expect("a healthy device");
+            }
+            for changes in [first, second] {
+                file.lose_power_after(changes);
+                drop(open(&file, kind));
+                file.crash();
+            }
+            let found = open(&file, kind).and_then(|kv| content(&kv));
+            let context = format!("{kind:?}, power lost after {first} and {second} changes");
+            assert!(found.unwrap_or_else(|error| panic!("{context}: {error}")).is_empty(), "{context}");
+        }
+    }
+}
+
 #[test]
 fn syncs_that_are_not_done_are_found() {
     for kind in [Kind::File, Kind::Region] {

@@ -215,7 +215,7 @@ impl Summed {
     /// Over a file that is [`Kind::Empty`]. From the first sync on its head says that it is a file of ours, so that one whose
     /// making was cut short is told from a damaged one.
     pub(crate) fn create(file: Arc<dyn File>) -> io::Result<Self> {
-        file.set_length(0)?;
+        // Heads of one that was being made stay until these are written over them: the file may have its old length when the power goes.
         file.set_length(HEADS * PAGE)?;
         let head = Head::of_new();
         (0..HEADS).try_for_each(|copy| file.write(copy * PAGE, &head.encode()))?;
