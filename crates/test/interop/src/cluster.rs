@@ -72,6 +72,16 @@ impl Cluster {
         std::env::var_os(CEPH_VARIABLE).is_none().then(start)
     }
 
+    /// The same with OSDs of such a size, as `nacre up --osd-size` takes it: for loads of minutes.
+    ///
+    /// # Panics
+    /// When it does not come up.
+    #[must_use]
+    pub fn start_sized(osds: u32, size: &str) -> Option<Self> {
+        let start = || Self::start_with(osds, 1, Kind::Processes, &["--osd-size", size]);
+        std::env::var_os(CEPH_VARIABLE).is_none().then(start)
+    }
+
     /// The same with three monitors.
     ///
     /// # Panics
@@ -312,7 +322,8 @@ impl Daemon {
             .args(["up", "--osds", &osds.to_string(), "--mons", &mons.to_string()])
             // Pools keep the numbers of PGs that a test gives them.
             .args(if is_new { &["--set", "osd_pool_default_pg_autoscale_mode=off"][..] } else { &[] })
-            .args(["--osd-size", OSD_SIZE, "--dir"])
+            .args(if options.contains(&"--osd-size") { &[][..] } else { &["--osd-size", OSD_SIZE][..] })
+            .arg("--dir")
             .arg(folder.join("cluster"))
             .args(if kind == Kind::Processes { &["--processes"][..] } else { &[] })
             .args(options)

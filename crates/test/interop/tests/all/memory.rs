@@ -147,7 +147,9 @@ fn osds_with_a_fifth_above_their_target_are_not_killed_by_what_clients_do() {
 #[test]
 #[ignore = "a quarter of an hour: cargo test -p nacre-interop --test all memory:: -- --ignored --nocapture"]
 fn osds_are_not_killed_by_anything_for_minutes() {
-    let Some(rig) = Rig::start(MANY_PGS_TARGET_BYTES, 250) else { return };
+    // What all loads leave is three quarters of a gigabyte.
+    let start = || Cluster::start_sized(OSDS, "3G");
+    let Some(rig) = Rig::of(MANY_PGS_TARGET_BYTES, start, 250) else { return };
     for load in ["unaligned", "omap", "deep", "frozen"] {
         rig.endure(load, 60);
     }
