@@ -5,18 +5,15 @@
 //! | `node` | [`Node`], the tree; its renderings as JSON and XML, plain and pretty |
 //! | `table` | [`Table`]: aligned columns |
 //! | `units` | bytes, counts, weights, percentages, stamps and ages as Ceph prints them |
-//! | `lines` | [`outln!`] and its kin: text that is lost, and no panic, where nobody reads any more |
 //! | `number` | floating point numbers as C and C++ print them |
 //!
 //! Layer: base; uses types.
 
-mod lines;
 mod node;
 mod number;
 mod table;
 mod units;
 
-pub use lines::write_text;
 pub use node::{Format, Node, Section};
 pub use number::{fixed, general};
 pub use table::{Align, Table};

@@ -4,7 +4,7 @@ use crate::args::BillArgs;
 use crate::ask::Admin;
 use crate::files::Folder;
 use anyhow::Result;
-use nacre_format::outln;
+use nacre_env::outln;
 use serde_json::json;
 
 /// Asks the leading monitor for the bill and prints it.

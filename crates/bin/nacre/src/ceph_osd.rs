@@ -15,7 +15,7 @@ use anyhow::{Context, Result, bail};
 use nacre_auth::{CryptoKey, Keyring};
 use nacre_client::conf::{ConfFile, expand};
 use nacre_client::mon_host::{self, MSGR2_PORT, MonHost};
-use nacre_format::outln;
+use nacre_env::outln;
 use nacre_osd::{Bind, CephConfig, OsdConfig, StoreConfig, parse_crush_location};
 use nacre_types::{AuthName, EntityAddr, EntityKind, OsdId, Uuid};
 use std::collections::BTreeMap;

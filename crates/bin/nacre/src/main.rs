@@ -45,7 +45,7 @@ mod user;
 
 use args::{Cli, Command, MonArgs};
 use clap::Parser;
-use nacre_format::errln;
+use nacre_env::errln;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
@@ -79,8 +79,13 @@ fn main() -> ExitCode {
         Command::WhySlow(options) => nacre_doctor::why_slow(&options),
         Command::Top(options) => nacre_top::run(&options),
     };
-    outcome.unwrap_or_else(|error| {
+    let status = outcome.unwrap_or_else(|error| {
         errln!("nacre: {error:#}");
         ExitCode::FAILURE
-    })
+    });
+    if nacre_env::has_lost_text() {
+        errln!("nacre: not all of the output could be written: look whether there is room for it");
+        return ExitCode::FAILURE;
+    }
+    status
 }

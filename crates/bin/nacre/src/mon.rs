@@ -8,7 +8,7 @@ use crate::machine::{host_name, machine_facts};
 use crate::sd_notify;
 use crate::signals::Stop;
 use anyhow::{Context, Result, bail};
-use nacre_format::outln;
+use nacre_env::outln;
 use nacre_monitor::{LOG_ENTRIES_KEPT, Monitor, MonitorConfig, Planted, StartError};
 
 /// A monitor that runs in this process.

@@ -2,7 +2,7 @@
 
 use crate::files::{Folder, Identity};
 use anyhow::Result;
-use nacre_format::outln;
+use nacre_env::outln;
 use nacre_maps::MonMap;
 use nacre_types::EntityAddr;
 

@@ -5,7 +5,7 @@ use crate::signals::Stop;
 use anyhow::{Context, Result, bail};
 use nacre_client::{Access, Client, Finished, probe_locator, probe_write};
 use nacre_env::{Clock, RealClock};
-use nacre_format::{errln, outln};
+use nacre_env::{errln, outln};
 use nacre_mgr::probes::HostProbe;
 use nacre_objecter::Request;
 use nacre_types::{Errno, PoolId, Stamp, seconds};

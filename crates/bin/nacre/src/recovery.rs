@@ -4,7 +4,7 @@ use crate::args::{RecoveryCommand, RecoveryTarget};
 use crate::ask::Admin;
 use crate::files::Folder;
 use anyhow::{Context, Result};
-use nacre_format::outln;
+use nacre_env::outln;
 use serde_json::Value;
 
 const TARGET: &str = "nacre_recovery_client_latency_target_ms";

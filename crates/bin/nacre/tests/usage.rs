@@ -46,3 +46,13 @@ fn nobody_who_reads_is_no_reason_to_fail() {
     assert_eq!(ends_with(&["bench", "experiment"]), Some(0));
     assert_eq!(ends_with(&["store", "check", "/nonexistent"]), Some(1));
 }
+
+#[test]
+fn output_that_has_no_room_is_a_failure() {
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").expect("a device of Linux");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_nacre"));
+    let ended =
+        command.args(["bench", "experiment"]).stdout(full).output().expect("the program can be started");
+    let said = String::from_utf8_lossy(&ended.stderr).into_owned();
+    assert!(ended.status.code() == Some(1) && said.contains("could be written"), "{said}");
+}

@@ -242,8 +242,8 @@ impl Checkpoint {
             Stage::Space { home } => between(ends.settled, ends.encoded, WHOLE / 2 + part(home) / 2),
             Stage::Commit => between(ends.encoded, ends.committed, committed),
             Stage::Adopt(left) => between(ends.committed, ends.adopted, left.done()),
-            Stage::Release => ends.adopted,
-            Stage::Free(left) => between(ends.adopted, WHOLE, left.done()),
+            Stage::Release => ends.adopted.midpoint(WHOLE),
+            Stage::Free(left) => between(ends.adopted.midpoint(WHOLE), WHOLE, left.done()),
             Stage::Done => WHOLE,
         }
     }

@@ -10,7 +10,7 @@ use crate::spec::Spec;
 use crate::{html, table};
 use anyhow::{Result, bail};
 use clap::Args;
-use nacre_format::{out, outln};
+use nacre_env::{out, outln};
 use std::path::Path;
 use std::process::ExitCode;
 

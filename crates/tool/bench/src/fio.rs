@@ -7,7 +7,7 @@ use crate::pace::Pace;
 use crate::shape::share;
 use crate::usage::Look;
 use anyhow::{Context, Result, bail};
-use nacre_format::errln;
+use nacre_env::errln;
 use serde_json::Value;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};

@@ -7,7 +7,7 @@ use crate::spec::{Running, Setup, Spec};
 use crate::{html, table};
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use nacre_format::outln;
+use nacre_env::outln;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 

@@ -10,7 +10,7 @@ use crate::side::Side;
 use crate::spec::{OsdOptions, Spec};
 use crate::{fio, host, own};
 use anyhow::{Context, Result, bail};
-use nacre_format::errln;
+use nacre_env::errln;
 use serde_json::{Map, Value, json};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag::{register, register_conditional_shutdown};

@@ -9,7 +9,7 @@ use crate::stages::Stages;
 use crate::{builds, fio, own};
 use anyhow::{Context, Result, bail};
 use nacre_buf::crc::crc32c;
-use nacre_format::errln;
+use nacre_env::errln;
 use nacre_types::build_kind::BuildKind;
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader};

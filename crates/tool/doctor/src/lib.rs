@@ -19,7 +19,7 @@ pub use why_slow::{WhySlowOptions, run as why_slow};
 
 use anyhow::{Result, bail};
 use clap::Args;
-use nacre_format::outln;
+use nacre_env::outln;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;

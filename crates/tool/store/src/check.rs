@@ -8,7 +8,7 @@ use anyhow::Result;
 use clap::Args;
 use nacre_blockstore::{CheckReport, Layout, MountReport, OpenError};
 use nacre_env::Disk;
-use nacre_format::outln;
+use nacre_env::outln;
 use nacre_kv::KvStore;
 use nacre_osd::storage::{self, DeviceLabel, Stopped, StoppedPartition, StoreKeys};
 use nacre_pg::Pg;

@@ -3,7 +3,7 @@
 use crate::target::{Target, open_metadata};
 use anyhow::Result;
 use clap::Args;
-use nacre_format::outln;
+use nacre_env::outln;
 use nacre_osd::storage::StoppedPartition;
 use serde_json::json;
 use std::process::ExitCode;

@@ -3,7 +3,7 @@
 use anyhow::Result;
 use clap::Args;
 use nacre_device::Label;
-use nacre_format::outln;
+use nacre_env::outln;
 use nacre_osd::storage;
 use nacre_types::{OsdId, Uuid};
 use serde_json::{Value, json};

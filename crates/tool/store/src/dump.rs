@@ -9,7 +9,7 @@ use clap::Args;
 use nacre_blockstore::BlockStore;
 use nacre_buf::ByteStr;
 use nacre_denc::{Decode, Reader};
-use nacre_format::{out, outln};
+use nacre_env::{out, outln};
 use nacre_msg::peer::{LogEntry, PgInfo};
 use nacre_pg::object::ObjectContext;
 use nacre_txn::ObjectView;

@@ -8,8 +8,8 @@ use crate::target::{self, Target, each_object, each_omap_page, newest_map, parse
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use nacre_blockstore::BlockStore;
+use nacre_env::outln;
 use nacre_env::real::private;
-use nacre_format::outln;
 use nacre_txn::{ObjectView, Op, Transaction};
 use nacre_types::{HObject, SpgId};
 use std::io::{BufWriter, Write};

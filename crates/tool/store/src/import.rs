@@ -5,7 +5,7 @@ use crate::target::{Opened, Target, each_object, newest_map, newest_map_of_all};
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use nacre_blockstore::BlockStore;
-use nacre_format::outln;
+use nacre_env::outln;
 use nacre_maps::OsdMap;
 use nacre_osd::storage;
 use nacre_store::{ObjectStore, StoreError};

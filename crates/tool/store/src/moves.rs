@@ -5,7 +5,7 @@ use crate::size::parse_size;
 use crate::target::{Target, with_hint};
 use anyhow::{Result, anyhow};
 use clap::Args;
-use nacre_format::outln;
+use nacre_env::outln;
 use nacre_osd::storage::{
     self, MoveError, MoveOutcome, MoveTo, Moved, Onlooker, Progress, SettledMove, Stopped,
 };

@@ -16,7 +16,7 @@ use crate::target::{self, Piece, Target, pieces_of, read_partitions};
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use nacre_blockstore::BadRecord;
-use nacre_format::outln;
+use nacre_env::outln;
 use nacre_store::ObjectStore;
 use nacre_txn::{Op, StoreToken, Transaction};
 use nacre_types::SpgId;

@@ -4,7 +4,7 @@ use crate::target::{Piece, Target, read_partitions};
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use nacre_blockstore::TrimReport;
-use nacre_format::outln;
+use nacre_env::outln;
 use serde_json::json;
 use std::process::ExitCode;
 

@@ -22,7 +22,7 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use facts::Facts;
 use nacre_doctor::{ClusterArgs, Session};
-use nacre_format::{out, outln};
+use nacre_env::{out, outln};
 use screen::{After, App};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::io::{IsTerminal, stdout};

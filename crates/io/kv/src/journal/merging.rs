@@ -1,7 +1,8 @@
 //! Merging a frozen half into the store below: in parts, at the pace of what comes meanwhile.
 //!
 //! The completion of a commit waits until the frozen half is merged as far, in shares, as the half that is being written was full before
-//! it: so the first one of a half does not wait for a merge that has only begun. As long as the merge is well ahead, nobody waits for it,
+//! it: so the first one of a half does not wait for a merge that has only begun. The last one waits until it is merged as far as the other
+//! one is full with it. As long as the merge is well ahead, nobody waits for it,
 //! and it leaves the device to others most of the time.
 
 use super::{JournaledKv, Kind, PART_TAG, Under};
@@ -99,18 +100,22 @@ impl<S: KvStore> JournaledKv<S> {
         bytes.saturating_mul(MERGED) / self.core.half_bytes()
     }
 
-    /// Of [`MERGED`], what has to be merged for the batch that came last.
+    /// Of [`MERGED`], what has to be merged for the batch that came last: as much as the half had before it. If the next one as long has no
+    /// room in the half, as much as it has now, so that the next one does not wait for nearly all of the merge.
     pub(super) fn needed(&self) -> u64 {
-        self.share(self.used_bytes - self.last_bytes)
+        let is_last_of_half = self.used_bytes + self.last_bytes > self.core.half_bytes();
+        self.share(if is_last_of_half { self.used_bytes } else { self.used_bytes - self.last_bytes })
     }
 
     /// Of [`COMMITTED`], the part of the append in the batch that is being appended.
     pub(super) fn append_part(&self) -> u64 {
-        if self.merged_so_far() >= self.share(self.used_bytes) { COMMITTED } else { APPENDED }
+        // It may be the first one of a half.
+        let before = if self.core.view().active.is_empty() { 0 } else { self.used_bytes };
+        if self.merged_so_far() >= self.share(before) { COMMITTED } else { APPENDED }
     }
 
-    /// Says below whether somebody waits for the merge: now, or if two more batches as long as the last one came, of which the second may
-    /// need the room that the merge gives back in the end, or for the room that the store below has.
+    /// Says below whether somebody waits for the merge: now, or if two more batches as long as the last one came, or if the next one has no
+    /// room before the merge gives some back, or for the room that the store below has.
     fn pace(&self, merged: u64) {
         let is_idle = matches!(self.under, Under::Nothing | Under::Append(_)) && self.waiting.is_empty();
         let is_ahead = merged >= self.share(self.used_bytes + self.last_bytes);

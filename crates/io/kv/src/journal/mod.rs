@@ -356,21 +356,14 @@ impl<S: KvStore> JournaledKv<S> {
             Err(error) => self.finish(tag, Err(error)),
             Ok(Some(Appended::NoRoom)) => self.under = Under::Room(tag),
             Ok(Some(Appended::TooLarge(batch))) => self.under = Under::Direct(tag, batch),
-            Ok(Some(Appended::Done { used_bytes })) => {
-                self.note_used(used_bytes);
+            Ok(Some(Appended::Done { record_bytes, used_bytes })) => {
+                (self.last_bytes, self.used_bytes) = (record_bytes, used_bytes);
                 let (since, needed) = (self.merged_so_far(), self.needed());
                 self.waiting.push_back(Waiting { tag, since, needed });
             }
             Ok(None) => self.finish(tag, Err(KvError::Fenced)),
         }
         self.core.reset_progress();
-    }
-
-    /// An append has made the active half so full, or another one the active.
-    const fn note_used(&mut self, used_bytes: u64) {
-        let same_half = used_bytes.checked_sub(self.used_bytes);
-        self.last_bytes = if let Some(more) = same_half { more } else { used_bytes };
-        self.used_bytes = used_bytes;
     }
 
     /// Lets the active half be merged, if there is anything in it, with no append under way.
@@ -476,8 +469,8 @@ impl<S: KvStore> JournaledKv<S> {
             appended = self.core.commit_again(durability)?;
         }
         match appended {
-            Appended::Done { used_bytes } => {
-                self.note_used(used_bytes);
+            Appended::Done { record_bytes, used_bytes } => {
+                (self.last_bytes, self.used_bytes) = (record_bytes, used_bytes);
                 Ok(())
             }
             Appended::TooLarge(batch) => self.commit_below(batch),

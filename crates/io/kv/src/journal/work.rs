@@ -29,8 +29,8 @@ pub(crate) enum Job {
 /// How an append ended.
 #[derive(Debug)]
 pub(crate) enum Appended {
-    /// It is durable, and the active half is so full then.
-    Done { used_bytes: u64 },
+    /// It is durable, so long, and the active half is so full with it.
+    Done { record_bytes: u64, used_bytes: u64 },
     /// It is kept until the frozen half is merged.
     NoRoom,
     /// No half has room for it.
@@ -273,6 +273,7 @@ impl Core {
             }
             self.freeze_now(state)?;
         }
+        let record_bytes = record.len() as u64;
         self.progress.begin(record.len());
         let mut appended = state.log.append(record, |bytes| self.progress.wrote(bytes));
         if durability == Durability::Durable && appended.is_ok() {
@@ -281,7 +282,7 @@ impl Core {
         // What the device holds is unknown after an error.
         state.fenced |= appended.is_err();
         self.set_view(self.view().with(appended?));
-        Ok(Appended::Done { used_bytes: state.log.used_bytes() })
+        Ok(Appended::Done { record_bytes, used_bytes: state.log.used_bytes() })
     }
 
     fn freeze_now(&self, state: &mut State) -> Result<(), KvError> {

@@ -16,7 +16,7 @@ use crate::stats::{Pair, Settings};
 use crate::table::percent;
 use anyhow::{Result, bail};
 use clap::Args;
-use nacre_format::{errln, outln};
+use nacre_env::{errln, outln};
 use search::{Answer, Outcome, Search};
 use std::path::PathBuf;
 use std::process::ExitCode;

@@ -15,7 +15,7 @@ use crate::{html, table};
 use anyhow::{Context, Result, bail};
 use catalogue::{EXPERIMENTS, Experiment, Variant};
 use clap::Args;
-use nacre_format::{out, outln};
+use nacre_env::{out, outln};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

@@ -11,7 +11,7 @@ use crate::table::{number, percent};
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use energy::{SIDE_MIN, Settings, changes};
-use nacre_format::{out, outln};
+use nacre_env::{out, outln};
 use nacre_types::UTime;
 use series::{Point, Series};
 use std::path::{Path, PathBuf};

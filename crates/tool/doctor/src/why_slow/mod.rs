@@ -16,7 +16,7 @@ use crate::host::clients::Clients;
 use account::Account;
 use anyhow::{Result, bail};
 use clap::Args;
-use nacre_format::outln;
+use nacre_env::outln;
 use samples::Samples;
 use std::collections::BTreeSet;
 use std::net::SocketAddr;

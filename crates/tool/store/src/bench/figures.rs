@@ -1,7 +1,7 @@
 //! What rounds come to.
 
 use super::Case;
-use nacre_format::outln;
+use nacre_env::outln;
 use nacre_types::Stamp;
 use serde_json::{Value, json};
 use slab::Slab;
