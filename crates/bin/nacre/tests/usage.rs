@@ -34,7 +34,7 @@ fn wrong_use_ends_with_status_2_and_says_what_is_wrong() {
     }
 }
 
-/// As in `nacre ... | head`, or when the terminal is gone.
+/// As in `nacre ... | head`.
 #[test]
 fn nobody_who_reads_is_no_reason_to_fail() {
     let ends_with = |arguments: &[&str]| {

@@ -47,7 +47,7 @@ impl Cluster {
     /// When it does not come up.
     #[must_use]
     pub fn start(osds: u32) -> Self {
-        Self::start_as(osds, 1, Kind::Threads)
+        Self::start_with(osds, 1, Kind::Threads, &[])
     }
 
     /// The same with each daemon a process of its own; `None` when the tests run against a Ceph, whose
@@ -58,7 +58,7 @@ impl Cluster {
     /// When it does not come up.
     #[must_use]
     pub fn start_processes(osds: u32) -> Option<Self> {
-        std::env::var_os(CEPH_VARIABLE).is_none().then(|| Self::start_as(osds, 1, Kind::Processes))
+        Self::start_own(osds, 1, &[])
     }
 
     /// The same with so many threads for each OSD, and a store that is divided between them.
@@ -67,9 +67,7 @@ impl Cluster {
     /// When it does not come up.
     #[must_use]
     pub fn start_sharded(osds: u32, shards: u32) -> Option<Self> {
-        let options = ["--shards", &shards.to_string()];
-        let start = || Self::start_with(osds, 1, Kind::Processes, &options);
-        std::env::var_os(CEPH_VARIABLE).is_none().then(start)
+        Self::start_own(osds, 1, &["--shards", &shards.to_string()])
     }
 
     /// The same with OSDs of such a size, as `nacre up --osd-size` takes it: for loads of minutes.
@@ -78,8 +76,7 @@ impl Cluster {
     /// When it does not come up.
     #[must_use]
     pub fn start_sized(osds: u32, size: &str) -> Option<Self> {
-        let start = || Self::start_with(osds, 1, Kind::Processes, &["--osd-size", size]);
-        std::env::var_os(CEPH_VARIABLE).is_none().then(start)
+        Self::start_own(osds, 1, &["--osd-size", size])
     }
 
     /// The same with three monitors.
@@ -88,11 +85,13 @@ impl Cluster {
     /// When it does not come up.
     #[must_use]
     pub fn start_quorum(osds: u32) -> Option<Self> {
-        std::env::var_os(CEPH_VARIABLE).is_none().then(|| Self::start_as(osds, 3, Kind::Processes))
+        Self::start_own(osds, 3, &[])
     }
 
-    fn start_as(osds: u32, mons: usize, kind: Kind) -> Self {
-        Self::start_with(osds, mons, kind, &[])
+    /// Of processes that are ours, or none.
+    fn start_own(osds: u32, mons: usize, options: &[&str]) -> Option<Self> {
+        let start = || Self::start_with(osds, mons, Kind::Processes, options);
+        std::env::var_os(CEPH_VARIABLE).is_none().then(start)
     }
 
     fn start_with(osds: u32, mons: usize, kind: Kind, options: &[&str]) -> Self {

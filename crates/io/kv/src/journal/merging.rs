@@ -2,8 +2,7 @@
 //!
 //! The completion of a commit waits until the frozen half is merged as far, in shares, as the half that is being written was full before
 //! it: so the first one of a half does not wait for a merge that has only begun. The last one waits until it is merged as far as the other
-//! one is full with it. As long as the merge is well ahead, nobody waits for it,
-//! and it leaves the device to others most of the time.
+//! one is full with it. As long as the merge is well ahead, nobody waits for it, and it leaves the device to others most of the time.
 
 use super::{JournaledKv, Kind, PART_TAG, Under};
 use crate::journal::work::Job;
