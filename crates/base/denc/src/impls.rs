@@ -156,12 +156,16 @@ fn collect<T: Decode, C: FromIterator<T>>(r: &mut Reader) -> Result<C, DecodeErr
 
 /// Room made for elements before the first is found. Most lists are shorter.
 const FEW: usize = 4;
+/// For more of them room is made as long as it is no more than this times the bytes that are left: a long list that grew by doubling would
+/// leave as much memory behind as it takes.
+const EXPANSION: usize = 4;
 
 impl<T: Decode> Decode for Vec<T> {
     const MIN_BYTES: usize = 4;
     fn decode(r: &mut Reader) -> Result<Self, DecodeError> {
         let count = r.count(T::MIN_BYTES)?;
-        let mut list = Self::with_capacity(count.min(FEW));
+        let room = EXPANSION * r.left() / size_of::<T>().max(1);
+        let mut list = Self::with_capacity(count.min(room.max(FEW)));
         for _ in 0..count {
             list.push(r.get()?);
         }

@@ -20,8 +20,10 @@ const NS_PER_US: u64 = 1000;
 pub(crate) const SLOW_OPS_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Messages that are not complete yet, and peers that have not proved themselves.
-fn intake(report: &IntakeReport) -> serde_json::Value {
+fn intake(report: &IntakeReport, net: &ShardNet) -> serde_json::Value {
     serde_json::json!({
+        "peers_held": u64::from(net.peers_held),
+        "peer_holds": net.peer_holds,
         "client_bytes": report.client_bytes,
         "peer_bytes": report.peer_bytes,
         "waiting": report.waiting,
@@ -169,7 +171,7 @@ pub(crate) fn perf_dump(pg_driver: &PgDriver, net: &ShardNet, cpu: CpuTimes) -> 
         },
         "throttle-osd_client_messages": messages,
         "throttle-osd_client_bytes": bytes,
-        "osd-intake": intake(&net.messenger.intake()),
+        "osd-intake": intake(&net.messenger.intake(), net),
         "osd-metadata-reads": {
             "waiting": pg_driver.awaiting_metadata.ops().count(),
             "waits": pg_driver.awaiting_metadata.waits(),

@@ -255,6 +255,10 @@ impl ObjectStore for Divided {
         })
     }
 
+    fn is_overrun(&self) -> bool {
+        self.all().any(ObjectStore::is_overrun)
+    }
+
     fn idle_trim(&mut self) -> bool {
         // Each of them, whatever the others say.
         self.all_mut().map(|store| store.idle_trim()).filter(|is_left| *is_left).count() > 0
@@ -289,6 +293,10 @@ impl ObjectStore for Divided {
     fn limit_clean(&mut self, bytes: u64) {
         let of_each = bytes / self.partitions().max(1);
         self.all_mut().for_each(|store| store.limit_clean(of_each));
+    }
+
+    fn give_back(&mut self) {
+        self.all_mut().for_each(|store| store.give_back());
     }
 
     fn device(&mut self) -> Option<&mut dyn MeasuredDevice> {

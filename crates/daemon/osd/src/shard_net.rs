@@ -51,6 +51,9 @@ pub(crate) struct ShardNet {
     /// On other shards than the first.
     shard_links: Option<ShardLinks>,
     pub(crate) maps: MapCache,
+    /// Other OSDs are not read for the store's sake; how many times that began.
+    pub(crate) peers_held: bool,
+    pub(crate) peer_holds: u64,
     /// This turn has little to do: latency counts, not the processor's time.
     lightly_loaded: bool,
     /// A mistake built in on purpose, now and then: [`Planted::MessagesGarbled`], [`Planted::OtherShardsOpsDropped`].
@@ -75,6 +78,8 @@ impl ShardNet {
             peers,
             shard_links,
             maps,
+            peers_held: false,
+            peer_holds: 0,
             lightly_loaded: false,
             planted,
             sent_to_peers: 0,
@@ -206,6 +211,21 @@ impl ShardNet {
     pub(crate) fn link_conn_closed(&mut self, conn: ConnId, session: Option<Box<Session>>, now: Stamp) {
         if let Some(osd) = self.peers.peer_of(conn) {
             self.peers.conn_closed(osd, session, now);
+        }
+    }
+
+    /// Reads nothing of other OSDs as long as the store is overrun ([`nacre_store::ObjectStore::is_overrun`]). They wait for no
+    /// acknowledgement before they send the next PG's log, and all logs of an OSD that was away come at once when it is back. Heartbeats
+    /// have connections of their own.
+    pub(crate) fn hold_peers(&mut self, is_overrun: bool) {
+        if !is_overrun && !self.peers_held {
+            return;
+        }
+        self.peer_holds += u64::from(is_overrun && !self.peers_held);
+        self.peers_held = is_overrun;
+        // Each time all of them: some may be new.
+        for conn in self.sessions.of_peers().chain(self.peers.conns().map(|(_, conn)| conn)) {
+            self.messenger.set_paused(conn, is_overrun);
         }
     }
 

@@ -90,7 +90,8 @@ impl Shard {
         self.drain_store();
         // Also one that nobody has used since.
         let is_broken = self.pg_driver.is_broken(&mut self.net);
-        let wakes = is_broken || !self.pg_driver.pgs.wait_for_peers();
+        self.net.hold_peers(!is_broken && self.pg_driver.store.is_overrun());
+        let wakes = is_broken || self.net.peers_held || !self.pg_driver.pgs.wait_for_peers();
         self.pg_driver.store.set_wakeups(wakes);
         self.net.router.retry();
         // What the sockets take now makes room.

@@ -90,6 +90,7 @@ mod wal;
 mod wal_device;
 mod warming;
 mod warmings;
+mod writers;
 
 #[cfg(test)]
 mod tests;

@@ -15,7 +15,6 @@ use crate::requests::{Requests, UnderWay};
 use crate::superblock::Superblock;
 use crate::table::Table;
 use crate::throttle::CheckpointShares;
-use crate::throttle::fill::{Fill, Limit};
 use crate::unpacked::{UNPACKED_PER_TURN, Unpacked};
 use crate::wal::{Placement, TxnNumber, Wal};
 use crate::warmings::Warmings;
@@ -40,9 +39,6 @@ const OBJECT_BYTES_MAX: u64 = (u32::MAX as u64) * BLOCK as u64;
 
 /// The part of clean memory that decompressed blobs may have.
 const UNPACKED_DIVISOR: usize = 16;
-
-/// Of `nacre_kv::COMMITTED`, the part of a commit after which writers that wait for it are looked at: 3 ms of one of 1.5 s.
-const COMMIT_STEP: u64 = 2;
 
 /// An [`ObjectStore`] on a file or block device; formats and recovery are in the crate's documentation.
 ///
@@ -191,7 +187,8 @@ impl BlockStore {
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         let dirty = usize::try_from(self.table.space.dirty_bytes()).unwrap_or(usize::MAX);
-        self.table.bytes() + self.cache.bytes() + self.unpacked.bytes() + dirty + self.discards.bytes()
+        let metadata = self.table.bytes() + self.wal.collecting_bytes();
+        metadata + self.cache.bytes() + self.unpacked.bytes() + dirty + self.discards.bytes()
     }
 
     /// Transactions submitted and not acknowledged.
@@ -258,35 +255,6 @@ impl BlockStore {
         while let Some(write) = self.wal.seal() {
             self.start_record(write);
         }
-    }
-
-    /// What of the room for changes is in use.
-    pub(crate) fn fill(&self) -> Fill {
-        Fill {
-            log_blocks: self.wal.usage().1,
-            dirty_bytes: self.table.space.dirty_bytes(),
-            metadata_bytes: (self.table.changed().1 + self.table.space.alloc.changes_bytes()) as u64,
-        }
-    }
-
-    /// So much changes that acknowledgements wait for the running checkpoint.
-    fn outruns_checkpoint(&self) -> bool {
-        let Some(checkpoint) = &self.checkpoint else { return false };
-        let limit = Limit {
-            log_blocks: self.wal.usage().0,
-            dirty_bytes: 2 * self.options.overlay_bytes_max,
-            metadata_bytes: 2 * self.options.dirty_metadata_bytes_max as u64,
-            changes_bytes: 2 * self.options.changes_bytes_max,
-        };
-        let is_committing = checkpoint.is_committing();
-        let committed = if is_committing { self.table.kv.progress() } else { 0 };
-        let progress = checkpoint.progress(self.shares.ends(), committed);
-        let outruns = self.fill().outruns(checkpoint.fill(), &limit, progress);
-        if outruns && is_committing && self.wal.collecting_bytes() > 0 {
-            // Nothing else may happen until the commit ends: no request is under way, and clients wait.
-            self.table.kv.wake_at(committed + COMMIT_STEP);
-        }
-        outruns
     }
 
     /// A step of what removed collections have left, and one of the omaps that are being copied, unless the checkpoint has enough
@@ -485,6 +453,10 @@ impl ObjectStore for BlockStore {
         }
     }
 
+    fn is_overrun(&self) -> bool {
+        self.overruns_checkpoint()
+    }
+
     fn lacks_room(&mut self, txn: &Transaction) -> bool {
         self.lacks_slabs(txn)
     }
@@ -564,6 +536,10 @@ impl ObjectStore for BlockStore {
         let whole = (self.options.clean_bytes_max as u128).max(1);
         let metadata = self.options.metadata_bytes_max as u128 * self.clean_bytes as u128 / whole;
         self.table.limit_clean(usize::try_from(metadata).unwrap_or(usize::MAX));
+    }
+
+    fn give_back(&mut self) {
+        self.table.kv.give_back();
     }
 
     fn device(&mut self) -> Option<&mut dyn MeasuredDevice> {

@@ -15,6 +15,10 @@ struct Queues<J, V> {
     /// Threads that wait for one.
     idle: usize,
     finished: Vec<KvCompletion<V>>,
+    /// Threads that take what waits; those that are to end do no more.
+    serving: usize,
+    /// Threads that began before the last [`Background::retire_threads`] have a smaller one, and are to end.
+    generation: u64,
     /// Threads that wait for a completion.
     awaiting: usize,
     /// The thread that waits for a completion is to look at something else.
@@ -77,6 +81,8 @@ impl<J: Send + 'static, V: Send + 'static> Background<J, V> {
                 busy: 0,
                 idle: 0,
                 finished: Vec::new(),
+                serving: 0,
+                generation: 0,
                 awaiting: 0,
                 is_roused: false,
                 stopping: false,
@@ -102,18 +108,30 @@ impl<J: Send + 'static, V: Send + 'static> Background<J, V> {
         F: Fn(&J) -> Result<V, KvError> + Send + 'static,
     {
         self.under_way += 1;
-        if self.threads.len() < self.threads_max.min(self.under_way) {
-            let (shared, commit) = (Arc::clone(&self.shared), commit());
-            let builder = std::thread::Builder::new().name(self.name.to_owned());
-            match builder.spawn(move || serve(&shared, &commit)) {
-                Ok(thread) => self.threads.push(thread),
-                // Those that there are have more to do.
-                Err(_) if !self.threads.is_empty() => (),
-                Err(error) => return self.refuse(tag, error),
-            }
-        }
         let mut queues = self.shared.queues();
         queues.waiting.push_back((tag, batch));
+        if queues.serving < self.threads_max.min(self.under_way) {
+            queues.serving += 1;
+            let generation = queues.generation;
+            drop(queues);
+            self.threads.retain(|thread| !thread.is_finished());
+            let (shared, commit) = (Arc::clone(&self.shared), commit());
+            let builder = std::thread::Builder::new().name(self.name.to_owned());
+            let spawned = builder.spawn(move || serve(&shared, &commit, generation));
+            queues = self.shared.queues();
+            match spawned {
+                Ok(thread) => self.threads.push(thread),
+                Err(error) => {
+                    queues.serving -= 1;
+                    // Those that there are have more to do.
+                    if queues.serving == 0 {
+                        queues.waiting.pop_back();
+                        drop(queues);
+                        return self.refuse(tag, error);
+                    }
+                }
+            }
+        }
         let wakes = queues.idle > 0;
         drop(queues);
         // One that is at another takes it when that is done.
@@ -159,6 +177,13 @@ impl<J: Send + 'static, V: Send + 'static> Background<J, V> {
 }
 
 impl<J: Send + 'static, V: Send + 'static> Background<J, V> {
+    /// Lets the threads end when nothing waits for them, without waiting for that: what their heaps have of free memory nobody else can give
+    /// back. The next batch begins a thread anew.
+    pub(crate) fn retire_threads(&mut self) {
+        self.shared.queues().generation += 1;
+        self.shared.work.notify_all();
+    }
+
     /// Lets what was submitted finish; the next batch begins a thread anew.
     pub(crate) fn end_threads(&mut self) {
         if self.threads.is_empty() {
@@ -180,11 +205,14 @@ impl<J: Send + 'static, V: Send + 'static> Drop for Background<J, V> {
     }
 }
 
-fn serve<J, V>(shared: &Shared<J, V>, commit: &impl Fn(&J) -> Result<V, KvError>) {
+/// What a thread of that generation does.
+fn serve<J, V>(shared: &Shared<J, V>, commit: &impl Fn(&J) -> Result<V, KvError>, generation: u64) {
     let mut queues = shared.queues();
     loop {
         let Some((tag, batch)) = queues.waiting.pop_front() else {
-            if queues.stopping {
+            if queues.stopping || queues.generation > generation {
+                // From here on another one may serve.
+                queues.serving -= 1;
                 return;
             }
             queues.idle += 1;
@@ -208,5 +236,72 @@ fn serve<J, V>(shared: &Shared<J, V>, commit: &impl Fn(&J) -> Result<V, KvError>
         if is_first {
             shared.wake.signal();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Barrier;
+    use std::thread::ThreadId;
+
+    /// Carries a batch out on a thread of its own, and says which that was. The `gate` lets one begin, and end.
+    fn submit(background: &mut Background<bool, ThreadId>, tag: u64, waits: bool, gate: &Arc<Barrier>) {
+        let gate = Arc::clone(gate);
+        let carry_out = || {
+            move |waits: &bool| {
+                if *waits {
+                    gate.wait();
+                    gate.wait();
+                }
+                Ok(std::thread::current().id())
+            }
+        };
+        background.submit(waits, KvTag(tag), carry_out);
+    }
+
+    fn finish(background: &mut Background<bool, ThreadId>, count: usize) -> Vec<(u64, ThreadId)> {
+        let mut done = Vec::new();
+        while done.len() < count {
+            background.wait();
+            background.drain(&mut done);
+        }
+        assert!(background.is_idle());
+        done.into_iter().map(|KvCompletion { tag, result }| (tag.0, result.expect("carried out"))).collect()
+    }
+
+    fn await_end(background: &Background<bool, ThreadId>) {
+        while background.shared.queues().serving > 0 {
+            std::thread::yield_now();
+        }
+    }
+
+    #[test]
+    fn threads_that_retire_do_what_they_have_and_others_begin() {
+        let mut background = Background::<bool, ThreadId>::new().expect("a descriptor");
+        let gate = Arc::new(Barrier::new(2));
+        submit(&mut background, 1, false, &gate);
+        submit(&mut background, 2, false, &gate);
+        let first = finish(&mut background, 2);
+        assert!(first[0].1 == first[1].1, "one thread");
+        background.retire_threads();
+        await_end(&background);
+        submit(&mut background, 3, true, &gate);
+        gate.wait();
+        // It is at one, and another waits.
+        background.retire_threads();
+        submit(&mut background, 4, false, &gate);
+        gate.wait();
+        let second = finish(&mut background, 2);
+        assert_eq!([second[0].0, second[1].0], [3, 4], "in order");
+        assert!(second[0].1 == second[1].1 && second[0].1 != first[0].1);
+        await_end(&background);
+        submit(&mut background, 5, false, &gate);
+        assert!(finish(&mut background, 1)[0].1 != second[0].1);
+        assert_eq!(background.shared.queues().serving, 1, "those that nobody retires stay");
+        background.end_threads();
+        assert_eq!(background.shared.queues().serving, 0);
+        submit(&mut background, 6, false, &gate);
+        finish(&mut background, 1);
     }
 }

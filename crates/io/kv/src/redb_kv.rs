@@ -534,6 +534,11 @@ impl KvStore for RedbKv {
         self.core.database().as_ref().map_or(0, |opened| opened.database.cache_stats().used_bytes())
     }
 
+    fn give_back(&mut self) {
+        self.background.retire_threads();
+        self.warmer.retire_threads();
+    }
+
     /// Opens the file anew: redb gives no page back otherwise, not even those that later commits replaced.
     fn idle_trim(&mut self) -> Result<bool, KvError> {
         if self.cached_bytes() < REST_BYTES_MIN || Arc::strong_count(&self.readers) > 1 {

@@ -134,6 +134,11 @@ impl Warmer {
         out.extend(done);
     }
 
+    /// As [`Background::retire_threads`].
+    pub(crate) fn retire_threads(&mut self) {
+        self.background.retire_threads();
+    }
+
     /// Lets what was asked for be read; more begins threads anew.
     pub(crate) fn end_threads(&mut self) {
         self.background.end_threads();

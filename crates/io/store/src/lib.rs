@@ -424,6 +424,13 @@ pub trait ObjectStore: ObjectView {
     /// What the store's owner has to do about it. Asked before each effect of a PG.
     fn state(&self) -> StoreState;
 
+    /// Whether more was submitted than the store keeps up with, although it acknowledges nothing: transactions for whose acknowledgements nobody
+    /// waits before he sends the next. Whoever brings them is to wait until this ends, which it does by itself; what is submitted
+    /// meanwhile is taken, and is in memory until then.
+    fn is_overrun(&self) -> bool {
+        false
+    }
+
     /// Nothing is asked of the store just now: begins what would have to be done later anyway. True while some of it is left;
     /// call again later then. May wait for the device, and give back memory that is cheap to fill again.
     fn idle_trim(&mut self) -> bool {
@@ -456,6 +463,9 @@ pub trait ObjectStore: ObjectView {
     fn limit_clean(&mut self, bytes: u64) {
         let _keeps_nothing_twice = bytes;
     }
+
+    /// Lets what threads of the store's own have freed go back to the system soon, without waiting for them.
+    fn give_back(&mut self) {}
 
     /// The device that it is on; `None` where it is all in memory.
     fn device(&mut self) -> Option<&mut dyn MeasuredDevice> {

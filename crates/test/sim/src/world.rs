@@ -515,6 +515,12 @@ impl World {
         self.forget(Proc::Mon(n));
     }
 
+    /// The first thread of an OSD, while that runs.
+    #[must_use]
+    pub fn shard(&self, id: OsdId) -> Option<&Shard> {
+        self.osds.get(&id)?.shards.first()
+    }
+
     /// OSDs that ended by themselves since the last look, as those do that are marked down too often.
     pub fn take_gave_up(&mut self) -> Vec<OsdId> {
         std::mem::take(&mut self.gave_up)

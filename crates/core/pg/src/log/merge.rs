@@ -22,11 +22,11 @@ pub(crate) enum Change {
 
 /// How to change a log and its copy.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Merge {
+pub(crate) struct Merge<'a> {
     /// Own entries above this are divergent.
     pub(crate) common: Eversion,
     /// Entries to add above it.
-    pub(crate) append: Vec<LogEntry>,
+    pub(crate) append: &'a [LogEntry],
     /// Objects that these and the divergent entries touch.
     pub(crate) changes: BTreeMap<HObject, Change>,
 }
@@ -39,15 +39,19 @@ pub(crate) struct NoCommonPoint {
     head: Eversion,
 }
 
-/// Compares `log` with the authoritative log, which holds `since` and has `entries` above it.
-pub(crate) fn merge(log: &PgLog, since: Eversion, entries: &[LogEntry]) -> Result<Merge, NoCommonPoint> {
+/// Compares `log` with the authoritative log, which holds `since` and has `entries` above it, ascending.
+pub(crate) fn merge<'a>(
+    log: &PgLog,
+    since: Eversion,
+    entries: &'a [LogEntry],
+) -> Result<Merge<'a>, NoCommonPoint> {
     let theirs: BTreeSet<Eversion> = entries.iter().map(|entry| entry.version).chain([since]).collect();
     let mine = log.iter().rev().map(|entry| entry.version).chain([log.tail()]);
     let common = mine
         .take_while(|version| *version >= since)
         .find(|version| theirs.contains(version))
         .ok_or_else(|| NoCommonPoint { tail: log.tail(), head: log.head() })?;
-    let append: Vec<LogEntry> = entries.iter().filter(|entry| entry.version > common).cloned().collect();
+    let append = entries.get(entries.partition_point(|entry| entry.version <= common)..).unwrap_or_default();
     let mut changes = BTreeMap::new();
     for entry in log.above(common).filter(|entry| entry.changes_object()) {
         // The oldest divergent entry of an object knows what was there before; later ones add nothing.
@@ -101,7 +105,8 @@ mod tests {
     fn merged(mine: &str, theirs: &str) -> String {
         let mut log = PgLog::default();
         entries(mine).iter().for_each(|entry| log.append(entry));
-        let result = merge(&log, Eversion::ZERO, &entries(theirs)).expect("a common point");
+        let theirs = entries(theirs);
+        let result = merge(&log, Eversion::ZERO, &theirs).expect("a common point");
         let changes: Vec<String> = result
             .changes
             .iter()

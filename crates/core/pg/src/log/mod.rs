@@ -5,6 +5,7 @@ mod merge;
 mod missing;
 mod pg_log;
 mod requests;
+mod segments;
 
 use nacre_msg::peer::{Counters, LogEntry, LogKind};
 use nacre_msg::size::LOG_BYTES_MAX;

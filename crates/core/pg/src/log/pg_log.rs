@@ -3,17 +3,17 @@
 use super::LogLimits;
 use super::compact::{Compact, Names};
 use super::requests::Requests;
+use super::segments::Segments;
 use nacre_buf::Bytes;
 use nacre_denc::{Decode, DecodeError};
 use nacre_msg::peer::LogEntry;
 use nacre_types::{Eversion, HObject, ReqId};
 use std::cell::OnceCell;
-use std::collections::VecDeque;
 
 /// The log of one copy: entries above `tail` up to `head`, strictly ascending.
 #[derive(Debug, Default)]
 pub(crate) struct PgLog {
-    entries: VecDeque<Compact>,
+    entries: Segments<Compact>,
     names: Names,
     /// Not less than the entries' encodings are long together.
     encoded_bytes: usize,
@@ -70,7 +70,7 @@ impl PgLog {
 
     /// Entries above `version`, oldest first.
     pub(crate) fn above(&self, version: Eversion) -> impl DoubleEndedIterator<Item = LogEntry> + '_ {
-        self.entries.range(self.index_above(version)..).map(Compact::entry)
+        self.entries.from(self.index_above(version)).map(Compact::entry)
     }
 
     /// True when `version` is an entry, or where the log begins.
@@ -110,16 +110,15 @@ impl PgLog {
 
     /// The newest entry up to `version` that says what became of `object`.
     pub(crate) fn newest_of(&self, object: &HObject, version: Eversion) -> Option<LogEntry> {
-        let upto = self.entries.range(..self.index_above(version));
+        let upto = self.entries.until(self.index_above(version));
         upto.rev().find(|entry| entry.changes_object() && *entry.object == *object).map(Compact::entry)
     }
 
     /// True when something became of an object with this head, or of the head, behind `version`; also when the log does not reach back
     /// so far.
     pub(crate) fn has_changed(&self, head: &HObject, version: Eversion) -> bool {
-        let behind = || self.entries.range(self.index_above(version)..);
-        version < self.tail()
-            || behind().any(|entry| entry.changes_object() && entry.object.to_head() == *head)
+        let mut behind = self.entries.from(self.index_above(version));
+        version < self.tail() || behind.any(|entry| entry.changes_object() && entry.object.to_head() == *head)
     }
 
     /// Adds an entry at the head.
@@ -148,7 +147,7 @@ impl PgLog {
 
     /// Takes the entries above `to` out, oldest first.
     pub(crate) fn rewind(&mut self, to: Eversion) -> Vec<LogEntry> {
-        let divergent: Vec<Compact> = self.entries.drain(self.index_above(to)..).collect();
+        let divergent = self.entries.split_off(self.index_above(to));
         self.head = self.newest();
         divergent.iter().for_each(|entry| self.forget_request(entry));
         divergent.iter().map(Compact::entry).collect()
@@ -202,8 +201,7 @@ impl PgLog {
 
     /// About the bytes of memory that it takes.
     pub(crate) fn bytes(&self) -> usize {
-        let slots = self.entries.capacity() * size_of::<Compact>();
-        slots + self.entries.iter().map(Compact::bytes_elsewhere).sum::<usize>()
+        self.entries.bytes() + self.entries.iter().map(Compact::bytes_elsewhere).sum::<usize>()
     }
 
     /// Asserts what always holds.
@@ -212,7 +210,7 @@ impl PgLog {
         let bytes: usize = self.entries.iter().map(Compact::encoded_bytes).sum();
         assert_eq!(self.encoded_bytes, bytes);
         let mut before = self.tail;
-        for entry in &self.entries {
+        for entry in self.entries.iter() {
             assert!(before < entry.version, "log entries ascend: {before} then {}", entry.version);
             before = entry.version;
         }

@@ -198,9 +198,10 @@ impl PgState {
             }
         }
         self.drop_rollback_gens_above(txn, plan.common);
+        txn.ops.reserve(plan.append.len());
         for entry in plan.append {
-            txn.push(storage::log_append(&entry));
-            self.log.append(&entry);
+            txn.push(storage::log_append(entry));
+            self.log.append(entry);
         }
         self.follow_authority(authority);
         self.note_completeness(txn);
@@ -231,7 +232,7 @@ impl PgState {
         self.log = PgLog::default();
         self.log.replace(since, entries);
         txn.push(Op::LogRewind { to: Eversion::ZERO });
-        entries.iter().for_each(|entry| txn.push(storage::log_append(entry)));
+        txn.ops.extend(entries.iter().map(storage::log_append));
         self.missing = Default::default();
         self.forget_all_missing(txn);
         self.drop_all_rollback_gens(txn);

@@ -69,6 +69,34 @@ fn no_checkpoint_begins_with_more_than_half_of_what_may_be_dirty() {
     assert!(begins.iter().all(|begin| *begin < HALF * 5 / 4), "{begins:?}");
 }
 
+/// Nobody waits for acknowledgements of what comes.
+#[test]
+fn a_store_that_gets_more_than_it_writes_says_so_until_its_checkpoint_ends() {
+    let mut rig = rig();
+    rig.commits_take(50);
+    let mut store = rig.open();
+    let (mut out, mut count) = (Vec::new(), 0);
+    for _ in 0..3 {
+        while !store.is_overrun() {
+            for _ in 0..512 {
+                count += 1;
+                let txn = write(count % 64, count / 64 % 1024 * 4096, vec![7; 4096]);
+                store.submit(txn, StoreToken::without_pg(count)).expect("room");
+            }
+            store.drain(&mut out);
+            assert!(count < 1_000_000, "it takes all that comes");
+        }
+        assert!(store.checkpoint_stage().is_some() && store.waiting() > 0);
+        while store.is_overrun() {
+            store.drain(&mut out);
+        }
+    }
+    while (out.len() as u64) < count {
+        store.drain(&mut out);
+    }
+    assert!(!store.is_overrun());
+}
+
 /// Of each part of a checkpoint it is known when it began.
 #[test]
 fn what_each_part_of_a_checkpoint_takes_is_learned() {

@@ -77,8 +77,18 @@ impl Fill {
 
     /// Whether writers must wait for the checkpoint that began at `start` and has come to `progress`, of [`WHOLE`].
     pub(crate) fn outruns(&self, start: &Self, limit: &Limit, progress: u64) -> bool {
-        self.spent(start, limit) >= AT_ONCE + (WHOLE - AT_ONCE) * progress / WHOLE
+        self.spent(start, limit) >= line(progress)
     }
+
+    /// Whether so much more has come than writers may have, by as much again as they have at once, that they cannot have waited.
+    pub(crate) fn overruns(&self, start: &Self, limit: &Limit, progress: u64) -> bool {
+        self.spent(start, limit) >= (line(progress) + AT_ONCE).min(WHOLE)
+    }
+}
+
+/// What writers may have at that progress, of [`WHOLE`].
+const fn line(progress: u64) -> u64 {
+    AT_ONCE + (WHOLE - AT_ONCE) * progress / WHOLE
 }
 
 #[cfg(test)]
@@ -107,6 +117,16 @@ mod tests {
         let alone = [Fill { dirty_bytes: 0, ..both }, Fill { metadata_bytes: 0, ..both }];
         assert!(alone.iter().all(|alone| !alone.outruns(&start, &limit, WHOLE / 2)));
         assert!(both.outruns(&start, &limit, WHOLE / 2) && !both.outruns(&start, &limit, WHOLE * 7 / 10));
+    }
+
+    #[test]
+    fn what_comes_without_waiting_may_be_a_quarter_more() {
+        let limit = Limit { log_blocks: 1000, dirty_bytes: 100, metadata_bytes: 100, changes_bytes: 120 };
+        let start = log(0);
+        let overruns = |blocks, progress| log(blocks).overruns(&start, &limit, progress);
+        assert!(!overruns(249, 0) && overruns(250, 0) && log(125).outruns(&start, &limit, 0));
+        assert!(!overruns(436, WHOLE / 2) && overruns(438, WHOLE / 2));
+        assert!(!overruns(499, WHOLE) && overruns(500, WHOLE), "not more than there is");
     }
 
     /// Writers that have more to write than checkpoints keep up with get as much while each of them runs.

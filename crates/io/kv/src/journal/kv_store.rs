@@ -155,6 +155,11 @@ impl<S: KvStore> KvStore for JournaledKv<S> {
         self.below.cached_bytes() + self.journal_bytes()
     }
 
+    fn give_back(&mut self) {
+        self.background.retire_threads();
+        self.below.give_back();
+    }
+
     fn idle_trim(&mut self) -> Result<bool, KvError> {
         self.advance();
         if self.is_settled()

@@ -44,20 +44,27 @@ pub(crate) fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
     bytes.get(at..)?.first_chunk().map(|bytes| u64::from_le_bytes(*bytes))
 }
 
-/// A batch as a record that lacks its place in the journal: see [`seal`].
+fn payload_bytes(batch: &KvBatch) -> usize {
+    let prefixes = batch.prefixes().iter().map(|prefix| 4 + prefix.len());
+    let changes = batch.ops().iter().map(|(key, value)| 8 + key.len() + value.as_ref().map_or(0, Bytes::len));
+    prefixes.chain(changes).sum()
+}
+
+/// Bytes of the record that [`encode`] makes of a batch.
+pub(crate) fn bytes_of(batch: &KvBatch) -> usize {
+    (HEADER_BYTES + payload_bytes(batch)).next_multiple_of(BLOCK)
+}
+
+/// A batch as a record that lacks its place in the journal: see [`seal`]. What is in the record is let go of one by one, so that there is not
+/// all of it twice.
 ///
 /// # Errors
 /// [`KvError::Misuse`] for keys and values that are too long.
-pub(crate) fn encode(batch: &KvBatch) -> Result<Vec<u8>, KvError> {
-    check(batch)?;
+pub(crate) fn encode(batch: KvBatch) -> Result<Vec<u8>, KvError> {
+    check(&batch)?;
     let length = |bytes: &Bytes| u32::try_from(bytes.len()).ok().filter(|length| *length != DELETED);
-    let payload: usize = batch.prefixes().iter().map(|prefix| 4 + prefix.len()).sum::<usize>()
-        + batch
-            .ops()
-            .iter()
-            .map(|(key, value)| 8 + key.len() + value.as_ref().map_or(0, Bytes::len))
-            .sum::<usize>();
-    let mut out = Vec::with_capacity((HEADER_BYTES + payload).next_multiple_of(BLOCK));
+    let payload = payload_bytes(&batch);
+    let mut out = Vec::with_capacity(bytes_of(&batch));
     out.extend_from_slice(&MAGIC);
     out.extend_from_slice(&[0; 4]);
     out.extend_from_slice(&VERSION.to_le_bytes());
@@ -68,18 +75,18 @@ pub(crate) fn encode(batch: &KvBatch) -> Result<Vec<u8>, KvError> {
         out.extend_from_slice(&count.to_le_bytes());
     }
     let too_long = |bytes: usize| KvError::Misuse(format!("value or prefix of {bytes} bytes"));
-    for prefix in batch.prefixes() {
+    for prefix in &batch.prefixes {
         out.extend_from_slice(&length(prefix).ok_or_else(|| too_long(prefix.len()))?.to_le_bytes());
         out.extend_from_slice(prefix);
     }
-    for (key, value) in batch.ops() {
-        let value_bytes = match value {
+    for (key, value) in batch.ops {
+        let value_bytes = match &value {
             Some(value) => length(value).ok_or_else(|| too_long(value.len()))?,
             None => DELETED,
         };
         out.extend_from_slice(&(key.len() as u32).to_le_bytes());
         out.extend_from_slice(&value_bytes.to_le_bytes());
-        out.extend_from_slice(key);
+        out.extend_from_slice(&key);
         out.extend_from_slice(value.as_deref().unwrap_or_default());
     }
     out.resize(out.len().next_multiple_of(BLOCK), 0);
@@ -153,7 +160,9 @@ mod tests {
         batch.put("a", vec![7; 5000]);
         batch.delete("c");
         batch.put("b", "2");
-        let mut record = encode(&batch).expect("short keys");
+        let bytes = bytes_of(&batch);
+        let mut record = encode(batch).expect("short keys");
+        assert_eq!(record.len(), bytes);
         seal(&mut record, &ID, 4, 9);
         record
     }

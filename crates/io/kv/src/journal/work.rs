@@ -251,13 +251,10 @@ impl Core {
         if batch.ops().iter().any(|(key, _)| key == self.marker.key) {
             return Err(KvError::Misuse("the key that the journal's marker has".to_owned()));
         }
-        let record = record::encode(&batch)?;
-        if record.len() as u64 > state.log.half_bytes() {
+        if record::bytes_of(&batch) as u64 > state.log.half_bytes() {
             return Ok(Appended::TooLarge(batch));
         }
-        // Its values are in the record now.
-        drop(batch);
-        self.append_record(state, record, durability)
+        self.append_record(state, record::encode(batch)?, durability)
     }
 
     fn append_record(

@@ -13,6 +13,7 @@ mod maps;
 mod members;
 mod mon_planted;
 mod options;
+mod overrun;
 mod planted;
 mod quorum;
 mod relocation;
