@@ -156,8 +156,8 @@ fn collect<T: Decode, C: FromIterator<T>>(r: &mut Reader) -> Result<C, DecodeErr
 
 /// Room made for elements before the first is found. Most lists are shorter.
 const FEW: usize = 4;
-/// For more of them room is made as long as it is no more than this times the bytes that are left: a long list that grew by doubling would
-/// leave as much memory behind as it takes.
+/// For more of them, room for as many as fit in this times the bytes that are left: a long list that grew by doubling would leave as much
+/// memory behind as it takes.
 const EXPANSION: usize = 4;
 
 impl<T: Decode> Decode for Vec<T> {

@@ -295,8 +295,8 @@ impl ObjectStore for Divided {
         self.all_mut().for_each(|store| store.limit_clean(of_each));
     }
 
-    fn give_back(&mut self) {
-        self.all_mut().for_each(|store| store.give_back());
+    fn give_back(&mut self, give_back: fn()) {
+        self.all_mut().for_each(|store| store.give_back(give_back));
     }
 
     fn device(&mut self) -> Option<&mut dyn MeasuredDevice> {

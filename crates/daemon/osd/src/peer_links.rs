@@ -180,6 +180,11 @@ impl PeerLinks {
         self.links.iter().filter_map(|(osd, peer)| Some((*osd, peer.link.conn()?)))
     }
 
+    /// Those of them by which messages come. A connection that was open stays so until its end.
+    pub(crate) fn open_conns(&self) -> impl Iterator<Item = ConnId> {
+        self.links.values().filter(|peer| peer.link.is_open()).filter_map(|peer| peer.link.conn())
+    }
+
     /// When one is to be dialled.
     pub(crate) fn next_deadline(&self) -> Option<Stamp> {
         let due = self.due.get();

@@ -205,7 +205,7 @@ fn keep_memory_target(pgs: &mut PgDriver, cx: &mut ShardCx<'_>, give_back_memory
     if pgs.memory.look(cx.now, process_bytes, pgs.store.as_mut()) {
         AlignedBuf::empty_pool();
         cx.net.messenger.trim();
-        pgs.store.give_back();
+        pgs.store.give_back(give_back_memory);
         give_back_memory();
     }
 }

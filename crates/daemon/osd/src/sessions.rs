@@ -192,15 +192,6 @@ impl Sessions {
         self.conns.keys().copied().collect()
     }
 
-    /// Connections by which other OSDs send messages for PGs.
-    pub(crate) fn of_peers(&self) -> impl Iterator<Item = ConnId> {
-        let of_peer = |inbound_peer: &InboundPeer| matches!(inbound_peer, InboundPeer::Peer(_));
-        self.inbound_peers
-            .iter()
-            .filter(move |(_, inbound_peer)| of_peer(inbound_peer))
-            .map(|(conn, _)| *conn)
-    }
-
     /// Connections of other OSDs.
     pub(crate) fn of_osds(&self) -> Vec<ConnId> {
         let of_osd = |inbound_peer: &InboundPeer| {

@@ -51,8 +51,9 @@ pub(crate) struct ShardNet {
     /// On other shards than the first.
     shard_links: Option<ShardLinks>,
     pub(crate) maps: MapCache,
-    /// Other OSDs are not read for the store's sake; how many times that began.
+    /// Other OSDs are not read for the store's sake.
     pub(crate) peers_held: bool,
+    /// How many times that began.
     pub(crate) peer_holds: u64,
     /// This turn has little to do: latency counts, not the processor's time.
     lightly_loaded: bool,
@@ -214,9 +215,8 @@ impl ShardNet {
         }
     }
 
-    /// Reads nothing of other OSDs as long as the store is overrun ([`nacre_store::ObjectStore::is_overrun`]). They wait for no
-    /// acknowledgement before they send the next PG's log, and all logs of an OSD that was away come at once when it is back. Heartbeats
-    /// have connections of their own.
+    /// Lets no message of other OSDs begin as long as the store is overrun ([`nacre_store::ObjectStore::is_overrun`]): most of what they send
+    /// waits for acknowledgements, but the logs of all PGs of an OSD that was away come at once. Heartbeats have connections of their own.
     pub(crate) fn hold_peers(&mut self, is_overrun: bool) {
         if !is_overrun && !self.peers_held {
             return;
@@ -224,7 +224,7 @@ impl ShardNet {
         self.peer_holds += u64::from(is_overrun && !self.peers_held);
         self.peers_held = is_overrun;
         // Each time all of them: some may be new.
-        for conn in self.sessions.of_peers().chain(self.peers.conns().map(|(_, conn)| conn)) {
+        for conn in self.peers.open_conns() {
             self.messenger.set_paused(conn, is_overrun);
         }
     }

@@ -182,8 +182,8 @@ impl BlockStore {
         self.checkpoint.as_ref().map(Checkpoint::stage_name)
     }
 
-    /// About how many bytes of memory the store takes: metadata, dirty blocks and the cache, by its own count. Not in it:
-    /// the KV store's cache, and what is in flight.
+    /// About how many bytes of memory the store takes: metadata, dirty blocks, the cache, and transactions that wait for their record, whose
+    /// short data is that of dirty blocks as well; by its own count. Not in it: the KV store's cache, and what is in flight.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         let dirty = usize::try_from(self.table.space.dirty_bytes()).unwrap_or(usize::MAX);
@@ -454,7 +454,7 @@ impl ObjectStore for BlockStore {
     }
 
     fn is_overrun(&self) -> bool {
-        self.overruns_checkpoint()
+        self.far_outruns_checkpoint()
     }
 
     fn lacks_room(&mut self, txn: &Transaction) -> bool {
@@ -538,8 +538,8 @@ impl ObjectStore for BlockStore {
         self.table.limit_clean(usize::try_from(metadata).unwrap_or(usize::MAX));
     }
 
-    fn give_back(&mut self) {
-        self.table.kv.give_back();
+    fn give_back(&mut self, give_back: fn()) {
+        self.table.kv.give_back(give_back);
     }
 
     fn device(&mut self) -> Option<&mut dyn MeasuredDevice> {

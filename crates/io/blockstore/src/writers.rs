@@ -1,4 +1,4 @@
-//! What writers may have while a checkpoint runs: when they wait for it, and when more has come than they can have sent.
+//! What writers may have while a checkpoint runs: when they wait for it, and when so much has come that it came without waiting.
 
 use crate::checkpoint::Checkpoint;
 use crate::store::BlockStore;
@@ -27,18 +27,18 @@ impl BlockStore {
         }
     }
 
-    /// How far the checkpoint's commit has come.
-    fn committed_part(&self, checkpoint: &Checkpoint) -> u64 {
-        if checkpoint.is_committing() { self.table.kv.progress() } else { 0 }
+    /// How far the checkpoint has come, and its commit.
+    fn progress_of(&self, checkpoint: &Checkpoint) -> (u64, u64) {
+        let committed = if checkpoint.is_committing() { self.table.kv.progress() } else { 0 };
+        (checkpoint.progress(self.shares.ends(), committed), committed)
     }
 
     /// So much changes that acknowledgements wait for the running checkpoint.
     pub(crate) fn outruns_checkpoint(&self) -> bool {
         let Some(checkpoint) = &self.checkpoint else { return false };
-        let (is_committing, committed) = (checkpoint.is_committing(), self.committed_part(checkpoint));
-        let progress = checkpoint.progress(self.shares.ends(), committed);
+        let (progress, committed) = self.progress_of(checkpoint);
         let outruns = self.fill().outruns(checkpoint.fill(), &self.limit(), progress);
-        if outruns && is_committing && self.wal.collecting_bytes() > 0 {
+        if outruns && checkpoint.is_committing() && self.wal.collecting_bytes() > 0 {
             // Nothing else may happen until the commit ends: no request is under way, and clients wait.
             self.table.kv.wake_at(committed + COMMIT_STEP);
         }
@@ -46,10 +46,10 @@ impl BlockStore {
     }
 
     /// As [`nacre_store::ObjectStore::is_overrun`].
-    pub(crate) fn overruns_checkpoint(&self) -> bool {
+    pub(crate) fn far_outruns_checkpoint(&self) -> bool {
         self.checkpoint.as_ref().is_some_and(|checkpoint| {
-            let progress = checkpoint.progress(self.shares.ends(), self.committed_part(checkpoint));
-            self.fill().overruns(checkpoint.fill(), &self.limit(), progress)
+            let (progress, _) = self.progress_of(checkpoint);
+            self.fill().far_outruns(checkpoint.fill(), &self.limit(), progress)
         })
     }
 }

@@ -15,14 +15,12 @@ struct Queues<J, V> {
     /// Threads that wait for one.
     idle: usize,
     finished: Vec<KvCompletion<V>>,
-    /// Threads that take what waits; those that are to end do no more.
-    serving: usize,
-    /// Threads that began before the last [`Background::retire_threads`] have a smaller one, and are to end.
-    generation: u64,
     /// Threads that wait for a completion.
     awaiting: usize,
     /// The thread that waits for a completion is to look at something else.
     is_roused: bool,
+    /// How many times memory was to be given back, and by what a thread gives back what its heap has of free memory.
+    gives_back: (u64, fn()),
     stopping: bool,
 }
 
@@ -81,10 +79,9 @@ impl<J: Send + 'static, V: Send + 'static> Background<J, V> {
                 busy: 0,
                 idle: 0,
                 finished: Vec::new(),
-                serving: 0,
-                generation: 0,
                 awaiting: 0,
                 is_roused: false,
+                gives_back: (0, || ()),
                 stopping: false,
             }),
             work: Condvar::new(),
@@ -108,30 +105,18 @@ impl<J: Send + 'static, V: Send + 'static> Background<J, V> {
         F: Fn(&J) -> Result<V, KvError> + Send + 'static,
     {
         self.under_way += 1;
-        let mut queues = self.shared.queues();
-        queues.waiting.push_back((tag, batch));
-        if queues.serving < self.threads_max.min(self.under_way) {
-            queues.serving += 1;
-            let generation = queues.generation;
-            drop(queues);
-            self.threads.retain(|thread| !thread.is_finished());
+        if self.threads.len() < self.threads_max.min(self.under_way) {
             let (shared, commit) = (Arc::clone(&self.shared), commit());
             let builder = std::thread::Builder::new().name(self.name.to_owned());
-            let spawned = builder.spawn(move || serve(&shared, &commit, generation));
-            queues = self.shared.queues();
-            match spawned {
+            match builder.spawn(move || serve(&shared, &commit)) {
                 Ok(thread) => self.threads.push(thread),
-                Err(error) => {
-                    queues.serving -= 1;
-                    // Those that there are have more to do.
-                    if queues.serving == 0 {
-                        queues.waiting.pop_back();
-                        drop(queues);
-                        return self.refuse(tag, error);
-                    }
-                }
+                // Those that there are have more to do.
+                Err(_) if !self.threads.is_empty() => (),
+                Err(error) => return self.refuse(tag, error),
             }
         }
+        let mut queues = self.shared.queues();
+        queues.waiting.push_back((tag, batch));
         let wakes = queues.idle > 0;
         drop(queues);
         // One that is at another takes it when that is done.
@@ -177,10 +162,11 @@ impl<J: Send + 'static, V: Send + 'static> Background<J, V> {
 }
 
 impl<J: Send + 'static, V: Send + 'static> Background<J, V> {
-    /// Lets the threads end when nothing waits for them, without waiting for that: what their heaps have of free memory nobody else can give
-    /// back. The next batch begins a thread anew.
-    pub(crate) fn retire_threads(&mut self) {
-        self.shared.queues().generation += 1;
+    /// Lets each thread call `give_back` once, when nothing waits for the thread: what its heap has of free memory it alone can give back.
+    pub(crate) fn give_back(&self, give_back: fn()) {
+        let mut queues = self.shared.queues();
+        queues.gives_back = (queues.gives_back.0 + 1, give_back);
+        drop(queues);
         self.shared.work.notify_all();
     }
 
@@ -205,15 +191,21 @@ impl<J: Send + 'static, V: Send + 'static> Drop for Background<J, V> {
     }
 }
 
-/// What a thread of that generation does.
-fn serve<J, V>(shared: &Shared<J, V>, commit: &impl Fn(&J) -> Result<V, KvError>, generation: u64) {
+fn serve<J, V>(shared: &Shared<J, V>, commit: &impl Fn(&J) -> Result<V, KvError>) {
     let mut queues = shared.queues();
+    let mut given_back = queues.gives_back.0;
     loop {
         let Some((tag, batch)) = queues.waiting.pop_front() else {
-            if queues.stopping || queues.generation > generation {
-                // From here on another one may serve.
-                queues.serving -= 1;
+            if queues.stopping {
                 return;
+            }
+            let (count, give_back) = queues.gives_back;
+            if count > given_back {
+                given_back = count;
+                drop(queues);
+                give_back();
+                queues = shared.queues();
+                continue;
             }
             queues.idle += 1;
             queues = shared.work.wait(queues).unwrap_or_else(PoisonError::into_inner);
@@ -243,65 +235,59 @@ fn serve<J, V>(shared: &Shared<J, V>, commit: &impl Fn(&J) -> Result<V, KvError>
 mod tests {
     use super::*;
     use std::sync::Barrier;
-    use std::thread::ThreadId;
+    use std::sync::atomic::{AtomicU32, Ordering};
 
-    /// Carries a batch out on a thread of its own, and says which that was. The `gate` lets one begin, and end.
-    fn submit(background: &mut Background<bool, ThreadId>, tag: u64, waits: bool, gate: &Arc<Barrier>) {
-        let gate = Arc::clone(gate);
-        let carry_out = || {
-            move |waits: &bool| {
-                if *waits {
-                    gate.wait();
-                    gate.wait();
-                }
-                Ok(std::thread::current().id())
-            }
-        };
-        background.submit(waits, KvTag(tag), carry_out);
+    static GIVEN_BACK: AtomicU32 = AtomicU32::new(0);
+
+    fn give_back() {
+        GIVEN_BACK.fetch_add(1, Ordering::AcqRel);
     }
 
-    fn finish(background: &mut Background<bool, ThreadId>, count: usize) -> Vec<(u64, ThreadId)> {
-        let mut done = Vec::new();
-        while done.len() < count {
-            background.wait();
-            background.drain(&mut done);
-        }
-        assert!(background.is_idle());
-        done.into_iter().map(|KvCompletion { tag, result }| (tag.0, result.expect("carried out"))).collect()
-    }
-
-    fn await_end(background: &Background<bool, ThreadId>) {
-        while background.shared.queues().serving > 0 {
+    fn await_given_back(times: u32) {
+        while GIVEN_BACK.load(Ordering::Acquire) < times {
             std::thread::yield_now();
         }
     }
 
     #[test]
-    fn threads_that_retire_do_what_they_have_and_others_begin() {
-        let mut background = Background::<bool, ThreadId>::new().expect("a descriptor");
+    fn threads_give_memory_back_when_nothing_waits_for_them() {
+        let mut background = Background::<bool>::new().expect("a descriptor");
         let gate = Arc::new(Barrier::new(2));
-        submit(&mut background, 1, false, &gate);
-        submit(&mut background, 2, false, &gate);
-        let first = finish(&mut background, 2);
-        assert!(first[0].1 == first[1].1, "one thread");
-        background.retire_threads();
-        await_end(&background);
-        submit(&mut background, 3, true, &gate);
-        gate.wait();
+        let submit = |background: &mut Background<bool>, tag, waits: bool| {
+            let gate = Arc::clone(&gate);
+            background.submit(waits, KvTag(tag), || {
+                move |waits: &bool| {
+                    if *waits {
+                        gate.wait();
+                        gate.wait();
+                        assert_eq!(GIVEN_BACK.load(Ordering::Acquire), 1, "another batch waits");
+                    }
+                    Ok(())
+                }
+            });
+        };
+        background.give_back(give_back);
+        submit(&mut background, 1, false);
+        background.wait();
+        // The one that began then has nothing of before.
+        background.give_back(give_back);
+        await_given_back(1);
         // It is at one, and another waits.
-        background.retire_threads();
-        submit(&mut background, 4, false, &gate);
+        submit(&mut background, 2, true);
         gate.wait();
-        let second = finish(&mut background, 2);
-        assert_eq!([second[0].0, second[1].0], [3, 4], "in order");
-        assert!(second[0].1 == second[1].1 && second[0].1 != first[0].1);
-        await_end(&background);
-        submit(&mut background, 5, false, &gate);
-        assert!(finish(&mut background, 1)[0].1 != second[0].1);
-        assert_eq!(background.shared.queues().serving, 1, "those that nobody retires stay");
+        background.give_back(give_back);
+        submit(&mut background, 3, true);
+        gate.wait();
+        gate.wait();
+        gate.wait();
+        await_given_back(2);
+        let mut done = Vec::new();
+        while done.len() < 3 {
+            background.wait();
+            background.drain(&mut done);
+        }
+        assert!(done.iter().all(|done| done.result.is_ok()) && background.is_idle());
         background.end_threads();
-        assert_eq!(background.shared.queues().serving, 0);
-        submit(&mut background, 6, false, &gate);
-        finish(&mut background, 1);
+        assert_eq!(GIVEN_BACK.load(Ordering::Acquire), 2);
     }
 }

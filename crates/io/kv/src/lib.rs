@@ -259,8 +259,11 @@ pub trait KvStore {
         0
     }
 
-    /// Lets what threads of the store have freed go back to the system soon: only they can give it back. Waits for none of them.
-    fn give_back(&mut self) {}
+    /// Lets threads of the store call `give_back`, which gives what the calling thread has freed back to the system, as soon as they have
+    /// nothing else to do. Waits for none of them.
+    fn give_back(&mut self, give_back: fn()) {
+        let _has_no_threads = give_back;
+    }
 
     /// Gives memory back that holds parts of the file, for times in which nobody asks for anything. May wait for the device, but for what
     /// takes long it does not: it begins with that, and is true while it is to be called again later.

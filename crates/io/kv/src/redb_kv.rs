@@ -534,9 +534,9 @@ impl KvStore for RedbKv {
         self.core.database().as_ref().map_or(0, |opened| opened.database.cache_stats().used_bytes())
     }
 
-    fn give_back(&mut self) {
-        self.background.retire_threads();
-        self.warmer.retire_threads();
+    fn give_back(&mut self, give_back: fn()) {
+        self.background.give_back(give_back);
+        self.warmer.give_back(give_back);
     }
 
     /// Opens the file anew: redb gives no page back otherwise, not even those that later commits replaced.

@@ -134,9 +134,9 @@ impl Warmer {
         out.extend(done);
     }
 
-    /// As [`Background::retire_threads`].
-    pub(crate) fn retire_threads(&mut self) {
-        self.background.retire_threads();
+    /// As [`Background::give_back`].
+    pub(crate) fn give_back(&self, give_back: fn()) {
+        self.background.give_back(give_back);
     }
 
     /// Lets what was asked for be read; more begins threads anew.

@@ -424,9 +424,8 @@ pub trait ObjectStore: ObjectView {
     /// What the store's owner has to do about it. Asked before each effect of a PG.
     fn state(&self) -> StoreState;
 
-    /// Whether more was submitted than the store keeps up with, although it acknowledges nothing: transactions for whose acknowledgements nobody
-    /// waits before he sends the next. Whoever brings them is to wait until this ends, which it does by itself; what is submitted
-    /// meanwhile is taken, and is in memory until then.
+    /// Whether there are so many changes that to acknowledge nothing does not slow down those who bring them. They are to wait until this ends,
+    /// which it does by itself; what is submitted meanwhile is taken, and is in memory until then.
     fn is_overrun(&self) -> bool {
         false
     }
@@ -464,8 +463,11 @@ pub trait ObjectStore: ObjectView {
         let _keeps_nothing_twice = bytes;
     }
 
-    /// Lets what threads of the store's own have freed go back to the system soon, without waiting for them.
-    fn give_back(&mut self) {}
+    /// Lets threads of the store's own call `give_back`, which gives what the calling thread has freed back to the system, as soon as they
+    /// have nothing else to do. Waits for none of them.
+    fn give_back(&mut self, give_back: fn()) {
+        let _has_no_threads = give_back;
+    }
 
     /// The device that it is on; `None` where it is all in memory.
     fn device(&mut self) -> Option<&mut dyn MeasuredDevice> {

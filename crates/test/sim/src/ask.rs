@@ -2,6 +2,7 @@
 
 use crate::{Finished, World};
 use nacre_msg::SubOp;
+use nacre_msg::stats::pg_state;
 use nacre_objecter::Request;
 use nacre_types::{ObjectLocator, OsdId, PgId};
 use std::time::Duration;
@@ -34,6 +35,19 @@ impl World {
     #[must_use]
     pub fn acting(&self) -> Vec<OsdId> {
         self.mon().expect("it runs").state().osd.map().pg_to_up_acting(PgId::new(1, 0)).acting
+    }
+
+    /// Whether all OSDs are up and all PGs active and clean, by the monitor.
+    ///
+    /// # Panics
+    /// When the monitor does not run.
+    #[must_use]
+    pub fn is_clean(&self) -> bool {
+        let mon = self.mon().expect("it runs");
+        let map = mon.state().osd.map();
+        let clean = pg_state::ACTIVE | pg_state::CLEAN;
+        map.up_count() == self.osd_ids().len()
+            && mon.state().stats.pgs.pgs(map).all(|(_, stat)| stat.state == clean)
     }
 
     /// What the first client's operation on an object of pool 1 gives within two minutes of the world's time.

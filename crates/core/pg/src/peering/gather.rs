@@ -198,11 +198,8 @@ impl PgState {
             }
         }
         self.drop_rollback_gens_above(txn, plan.common);
-        txn.ops.reserve(plan.append.len());
-        for entry in plan.append {
-            txn.push(storage::log_append(entry));
-            self.log.append(entry);
-        }
+        txn.ops.extend(plan.append.iter().map(storage::log_append));
+        plan.append.iter().for_each(|entry| self.log.append(entry));
         self.follow_authority(authority);
         self.note_completeness(txn);
         true

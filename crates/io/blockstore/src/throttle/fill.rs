@@ -57,7 +57,7 @@ impl Fill {
         self.metadata_bytes = left(self.metadata_bytes, before.metadata_bytes, after.metadata_bytes);
     }
 
-    /// How much is used of what writers may have from `start` on, of [`WHOLE`]: that of the four which has come furthest.
+    /// How much is used of what writers may have from `start` on, of [`WHOLE`], or more: that of the four which has come furthest.
     fn spent(&self, start: &Self, limit: &Limit) -> u64 {
         let part = |now: u64, start: u64, limit: u64| match limit.saturating_sub(start).min(limit / 2) {
             0 => {
@@ -67,7 +67,7 @@ impl Fill {
                     0
                 }
             }
-            room => (now.saturating_sub(start) * WHOLE / room).min(WHOLE),
+            room => now.saturating_sub(start) * WHOLE / room,
         };
         part(self.log_blocks, start.log_blocks, limit.log_blocks)
             .max(part(self.dirty_bytes, start.dirty_bytes, limit.dirty_bytes))
@@ -80,9 +80,9 @@ impl Fill {
         self.spent(start, limit) >= line(progress)
     }
 
-    /// Whether so much more has come than writers may have, by as much again as they have at once, that they cannot have waited.
-    pub(crate) fn overruns(&self, start: &Self, limit: &Limit, progress: u64) -> bool {
-        self.spent(start, limit) >= (line(progress) + AT_ONCE).min(WHOLE)
+    /// Whether so much more has come than writers may have, by as much again as they have at once, that it came without waiting.
+    pub(crate) fn far_outruns(&self, start: &Self, limit: &Limit, progress: u64) -> bool {
+        self.spent(start, limit) >= line(progress) + AT_ONCE
     }
 }
 
@@ -123,10 +123,12 @@ mod tests {
     fn what_comes_without_waiting_may_be_a_quarter_more() {
         let limit = Limit { log_blocks: 1000, dirty_bytes: 100, metadata_bytes: 100, changes_bytes: 120 };
         let start = log(0);
-        let overruns = |blocks, progress| log(blocks).overruns(&start, &limit, progress);
-        assert!(!overruns(249, 0) && overruns(250, 0) && log(125).outruns(&start, &limit, 0));
-        assert!(!overruns(436, WHOLE / 2) && overruns(438, WHOLE / 2));
-        assert!(!overruns(499, WHOLE) && overruns(500, WHOLE), "not more than there is");
+        let far_outruns = |blocks, progress| log(blocks).far_outruns(&start, &limit, progress);
+        assert!(!far_outruns(249, 0) && far_outruns(250, 0) && log(125).outruns(&start, &limit, 0));
+        assert!(!far_outruns(436, WHOLE / 2) && far_outruns(438, WHOLE / 2));
+        assert!(
+            !far_outruns(624, WHOLE) && far_outruns(625, WHOLE) && log(500).outruns(&start, &limit, WHOLE)
+        );
     }
 
     /// Writers that have more to write than checkpoints keep up with get as much while each of them runs.

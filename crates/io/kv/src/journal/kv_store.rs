@@ -155,9 +155,9 @@ impl<S: KvStore> KvStore for JournaledKv<S> {
         self.below.cached_bytes() + self.journal_bytes()
     }
 
-    fn give_back(&mut self) {
-        self.background.retire_threads();
-        self.below.give_back();
+    fn give_back(&mut self, give_back: fn()) {
+        self.background.give_back(give_back);
+        self.below.give_back(give_back);
     }
 
     fn idle_trim(&mut self) -> Result<bool, KvError> {

@@ -50,9 +50,13 @@ fn payload_bytes(batch: &KvBatch) -> usize {
     prefixes.chain(changes).sum()
 }
 
+const fn record_bytes(payload_bytes: usize) -> usize {
+    (HEADER_BYTES + payload_bytes).next_multiple_of(BLOCK)
+}
+
 /// Bytes of the record that [`encode`] makes of a batch.
 pub(crate) fn bytes_of(batch: &KvBatch) -> usize {
-    (HEADER_BYTES + payload_bytes(batch)).next_multiple_of(BLOCK)
+    record_bytes(payload_bytes(batch))
 }
 
 /// A batch as a record that lacks its place in the journal: see [`seal`]. What is in the record is let go of one by one, so that there is not
@@ -64,7 +68,7 @@ pub(crate) fn encode(batch: KvBatch) -> Result<Vec<u8>, KvError> {
     check(&batch)?;
     let length = |bytes: &Bytes| u32::try_from(bytes.len()).ok().filter(|length| *length != DELETED);
     let payload = payload_bytes(&batch);
-    let mut out = Vec::with_capacity(bytes_of(&batch));
+    let mut out = Vec::with_capacity(record_bytes(payload));
     out.extend_from_slice(&MAGIC);
     out.extend_from_slice(&[0; 4]);
     out.extend_from_slice(&VERSION.to_le_bytes());

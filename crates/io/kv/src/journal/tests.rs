@@ -8,6 +8,7 @@ use crate::{COMMITTED, KvOptions, MemoryKv, RedbKv, Warmed};
 use bytes::Bytes;
 use nacre_simdisk::SimFile;
 use std::ops::Bound;
+use std::sync::atomic::{AtomicU32, Ordering};
 use tempfile::tempdir;
 
 const ID: [u8; 16] = [5; 16];
@@ -71,6 +72,29 @@ fn conforms_over_memory_with_halves_that_are_full_all_the_time() {
             let file = SimFile::new(1);
             open_sized(MemoryKv::new(), Arc::new(file.open()), half_bytes).expect("a blank file")
         });
+    }
+}
+
+/// Its own, which appends, and that of the store below, to which a batch went that is too large for the journal.
+#[test]
+fn all_threads_give_memory_back() {
+    static THREADS: AtomicU32 = AtomicU32::new(0);
+    let files = [1, 2].map(SimFile::new);
+    let mut kv = open(open_below(&files[0]), &files[1]).expect("a blank file");
+    for (tag, bytes) in [(1, 100), (2, 200 << 10)] {
+        kv.submit(batch(&[("a", bytes)]), KvTag(tag));
+        let mut done = Vec::new();
+        while done.is_empty() {
+            kv.wait();
+            kv.drain(&mut done);
+        }
+        assert!(done.iter().all(|done| done.result.is_ok()), "{done:?}");
+    }
+    kv.give_back(|| {
+        THREADS.fetch_add(1, Ordering::AcqRel);
+    });
+    while THREADS.load(Ordering::Acquire) < 2 {
+        std::thread::yield_now();
     }
 }
 

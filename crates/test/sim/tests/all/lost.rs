@@ -2,7 +2,6 @@
 //! goes on with what there is; the OSD's number is used again.
 
 use nacre_msg::SubOp;
-use nacre_msg::stats::pg_state;
 use nacre_objecter::Request;
 use nacre_sim::{Config, Finished, World};
 use nacre_types::{ObjectLocator, OsdId};
@@ -25,13 +24,7 @@ fn end(world: &mut World, osd: OsdId) {
 }
 
 fn become_clean(world: &mut World, seed: u64) {
-    let clean = pg_state::ACTIVE | pg_state::CLEAN;
-    let healed = world.run_until(PATIENCE, |world| {
-        let mon = world.mon().expect("it runs");
-        let map = mon.state().osd.map();
-        let all_up = map.up_count() == world.osd_ids().len();
-        all_up && mon.state().stats.pgs.pgs(map).all(|(_, stat)| stat.state == clean)
-    });
+    let healed = world.run_until(PATIENCE, |world| world.is_clean());
     assert!(healed, "seed {seed}: {world:?}");
 }
 

@@ -1,7 +1,6 @@
 //! An OSD that was away gets the logs of all its PGs at once: its store takes in no more than it keeps up with.
 
 use nacre_msg::SubOp;
-use nacre_msg::stats::pg_state;
 use nacre_objecter::Request;
 use nacre_sim::{Config, Finished, World};
 use nacre_types::{ObjectLocator, OsdId};
@@ -33,20 +32,12 @@ fn write(world: &mut World) {
     }
 }
 
-fn is_clean(world: &World) -> bool {
-    let mon = world.mon().expect("it runs");
-    let map = mon.state().osd.map();
-    let clean = pg_state::ACTIVE | pg_state::CLEAN;
-    map.up_count() == world.osd_ids().len()
-        && mon.state().stats.pgs.pgs(map).all(|(_, stat)| stat.state == clean)
-}
-
 #[test]
 fn logs_that_come_at_once_wait_for_the_store() {
     for seed in 0..2 {
         let mut world = World::new(seed, &Config { osds: 3, clients: 1, ..Config::default() });
         world.command(r#"{"prefix": "osd pool create", "pool": "p", "pg_num": 32, "size": 3}"#);
-        assert!(world.run_until(PATIENCE, |world| is_clean(world)), "{world:?}");
+        assert!(world.run_until(PATIENCE, |world| world.is_clean()), "{world:?}");
         world.stop_osd(AWAY, false);
         world.command(&format!(r#"{{"prefix": "osd down", "ids": ["{AWAY}"]}}"#));
         write(&mut world);
@@ -55,7 +46,7 @@ fn logs_that_come_at_once_wait_for_the_store() {
         let healed = world.run_until(PATIENCE, |world| {
             let shard = world.shard(AWAY).expect("it runs");
             most = most.max(shard.store_memory().changes_bytes);
-            is_clean(world)
+            world.is_clean()
         });
         assert!(healed, "seed {seed}: {world:?}");
         let holds = world.shard(AWAY).map_or(0, nacre_osd::Shard::peer_holds);

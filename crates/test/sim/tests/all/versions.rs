@@ -2,7 +2,6 @@
 
 use nacre_msg::SubOp;
 use nacre_msg::peer::PeerVersions;
-use nacre_msg::stats::pg_state;
 use nacre_pg::Tuning;
 use nacre_sim::{Config, Proc, World};
 use nacre_types::OsdId;
@@ -27,14 +26,6 @@ fn is_up(world: &World, osd: OsdId) -> bool {
     world.mon().expect("it runs").state().osd.map().is_up(osd)
 }
 
-fn is_clean(world: &World) -> bool {
-    let mon = world.mon().expect("it runs");
-    let map = mon.state().osd.map();
-    let clean = pg_state::ACTIVE | pg_state::CLEAN;
-    map.up_count() == world.osd_ids().len()
-        && mon.state().stats.pgs.pgs(map).all(|(_, stat)| stat.state == clean)
-}
-
 fn refused(world: &World) -> Option<String> {
     let checks = nacre_mon::health::checks(world.mon().expect("it runs").state());
     checks.iter().find(|check| check.code == "OSD_BOOT_REFUSED").map(|check| check.detail.join("; "))
@@ -52,7 +43,7 @@ fn upgrade(world: &mut World, osd: OsdId, number: u32, seed: u64) {
 }
 
 fn is_clean_now(world: &mut World) -> bool {
-    is_clean(world)
+    world.is_clean()
 }
 
 #[test]
