@@ -40,7 +40,7 @@ use nacre_options::Values;
 use nacre_osd_core::{AdmissionGate, MapCache};
 use nacre_pg::Planted;
 use nacre_service::{Incoming, Mailbox, Messenger};
-use nacre_store::{ObjectStore, StoreMemory};
+use nacre_store::ObjectStore;
 use nacre_types::{Entropy, Stamp, UTime};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -194,12 +194,6 @@ impl Shard {
         self.pg_driver.bill.enable(self.options.flag("nacre_bill"), self.clock.thread_cpu_ns().is_some());
         self.pg_driver.memory.follow_options(&self.options);
         self.net.follow_options(&self.options, self.pg_driver.memory.client_bytes());
-    }
-
-    /// What its part of the store has in memory.
-    #[must_use]
-    pub fn store_memory(&self) -> StoreMemory {
-        self.pg_driver.store.memory()
     }
 
     /// How many times other OSDs were not read for the store's sake.
