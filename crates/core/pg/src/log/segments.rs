@@ -8,7 +8,7 @@
 
 use std::collections::VecDeque;
 
-/// Bytes of a segment: half a hundred entries of a log, so that its two that are not full are little of it, and a power of two.
+/// Bytes of a segment: some seventy entries of a log, so that the two that are not full are little of it, and a power of two.
 const SEGMENT_BYTES: usize = 8 << 10;
 
 /// Entries in order, which come at the end and go at either.

@@ -1,4 +1,4 @@
-//! An OSD that was away gets the logs of all its PGs at once: its store takes in no more than it keeps up with.
+//! An OSD that was away gets the logs of all its PGs at once: it reads other OSDs by turns, as its store keeps up.
 
 use nacre_msg::SubOp;
 use nacre_objecter::Request;

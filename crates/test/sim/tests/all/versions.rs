@@ -34,16 +34,12 @@ fn refused(world: &World) -> Option<String> {
 fn upgrade(world: &mut World, osd: OsdId, number: u32, seed: u64) {
     restart(world, osd, program(number));
     assert!(
-        world.run_until(PATIENCE, is_clean_now),
+        world.run_until(PATIENCE, |world| world.is_clean()),
         "seed {seed}: osd.{osd} with program {number}: {world:?}"
     );
     let content = format!("{osd} has program {number}").into_bytes();
     world.op("object", SubOp::write_full(content.clone().into()));
     assert_eq!(world.op("object", SubOp::read(0, 0)), content, "seed {seed}");
-}
-
-fn is_clean_now(world: &mut World) -> bool {
-    world.is_clean()
 }
 
 #[test]
@@ -70,7 +66,7 @@ fn osds_are_upgraded_one_after_the_other_and_one_that_is_ahead_waits() {
         assert!(world.runs(Proc::Osd(2)) && !is_up(&world, 2), "seed {seed}: it waits");
         // As soon as the others understand it, it comes up by itself, and they have what it lacks.
         restart(&mut world, 1, program(2));
-        assert!(world.run_until(PATIENCE, is_clean_now), "seed {seed}: {world:?}");
+        assert!(world.run_until(PATIENCE, |world| world.is_clean()), "seed {seed}: {world:?}");
         assert!(
             world.run_until(PATIENCE, |world| refused(world).is_none()),
             "seed {seed}: {:?}",
